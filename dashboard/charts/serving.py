@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pandas as pd
 
+from dashboard.charts.elements.drawing import Drawing, vertical_band, vertical_line
 from dashboard.charts.elements.label_placement import Place, Room, annotation
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, draw_capacity, empty, log_ticks, note, noted
+from dashboard.charts.elements.template import Chart, base, draw_capacity, empty, log_ticks, note, noted, wrapped
 from dashboard.words.numbers import format_value, gibibytes, percent, scale_for
 from engine.serving import MEMORY_PARTS, STEP_PARTS, by_name
 
@@ -21,6 +22,8 @@ _PIXELS: Final = (640.0, 400.0)
 """About the size of the plot, to keep names apart [px]."""
 _PHONE: Final = (270.0, 400.0)
 """The same in a narrow window."""
+_REACH: Final = 4.0
+"""Slowest refused deployment that is drawn, against the slowest within the limits."""
 _USER, _PROCESSOR = by_name("tokens_per_s_per_user"), by_name("tokens_per_s_per_processor")
 _MEMORY: Final = {kind.key: kind for kind in MEMORY_KINDS}
 _TIME: Final = {kind.key: kind for kind in TIME_KINDS}
@@ -60,24 +63,40 @@ def _deployment_hover_texts(rows: pd.DataFrame) -> list[str]:
 
 
 def serving_frontier(
-    curves: pd.DataFrame, mode: str = "light", *, chosen: Mapping[Any, Any] | None = None, narrow: bool = False
+    curves: pd.DataFrame,
+    mode: str = "light",
+    *,
+    chosen: Mapping[Any, Any] | None = None,
+    narrow: bool = False,
+    refused: pd.DataFrame | None = None,
+    limits: tuple[float | None, float | None] = (None, None),
 ) -> Chart:
-    """Draws the frontier of every tensor-parallel degree, and the marks of the one over all.
+    """Draws the frontier of every tensor-parallel degree, the marks of the one over all, and what the limits refuse.
 
     curves: one row per deployment on the frontier of its degree: id, title, tensor_par, on_frontier, both figures
     [tokens/s], time_to_first_token [s], memory_total [bytes]. chosen: the deployment to ring, which has the same but
-    tensor_par and on_frontier, and may lie off the curves. Marks carry customdata (id,).
+    tensor_par and on_frontier, and may lie off the curves. refused: deployments that a limit keeps from the frontier,
+    as `curves` without on_frontier, with reason_text. limits: of the first token and per token [s], None for none; the
+    latter is a line, with the slower part shaded. Marks carry customdata (id,), refused ones none.
     """
     colours = palette(mode)
     if not len(curves):
         return empty(colours, HEIGHT, "No deployment runs within the limits.")
+    refused = _near_refused(curves, refused)
     figure = base(colours, HEIGHT)
     selected = None if chosen is None else int(chosen["id"])
     aside = chosen if chosen is not None and selected not in set(curves["id"]) else None
     every = {
-        column.name: [*map(float, curves[column.name]), *([] if aside is None else [float(aside[column.name])])]
+        column.name: [
+            *map(float, curves[column.name]),
+            *map(float, refused[column.name]),
+            *([] if aside is None else [float(aside[column.name])]),
+        ]
         for column in (_USER, _PROCESSOR)
     }
+    least_speed = None if limits[1] is None else 1.0 / limits[1]
+    if least_speed is not None and len(refused):
+        every[_USER.name].append(least_speed)
     x_scale, y_scale = (scale_for(column, every[column.name]) for column in (_USER, _PROCESSOR))
     degrees = sorted(int(value) for value in curves["tensor_par"].unique())
     lines: dict[int, list[tuple[float, float]]] = {}
@@ -133,9 +152,90 @@ def serving_frontier(
             range=ranges[-1],
             **log_ticks(10 ** ranges[-1][0], 10 ** ranges[-1][1]),
         )
+    if len(refused):
+        speeds, outputs = (
+            [float(value) / scale.factor for value in refused[column.name]]
+            for column, scale in ((_USER, x_scale), (_PROCESSOR, y_scale))
+        )
+        figure.draw(
+            "scatter",
+            x=speeds,
+            y=outputs,
+            mode="lines+markers",
+            line={"color": colours.muted, "width": 1.2, "dash": "dot"},
+            marker={"size": 6, "color": colours.background, "line": {"width": 1.2, "color": colours.muted}},
+            hovertext=[
+                f"{text}<br>{wrapped(str(why))}"
+                for text, why in zip(_deployment_hover_texts(refused), refused["reason_text"], strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
+            name="refused",
+        )
+        lines[-1] = [(math.log10(a), math.log10(b)) for a, b in zip(speeds, outputs, strict=True)]
+    if least_speed is not None:
+        _draw_limit(figure, least_speed / x_scale.factor, ranges[0], limits, colours)
     for degree, spot in _curve_name_places(lines, ranges, narrow).items():
         note(figure, f"TP {degree}", colours, colour=colours.text, **annotation(spot))
-    return Chart(figure, _summarize_curves(curves))
+    summary = _summarize_curves(curves)
+    if len(refused):
+        summary += f" {len(refused)} more would be on the frontier, but miss a limit."
+    return Chart(figure, summary)
+
+
+def _near_refused(curves: pd.DataFrame, refused: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the refused deployments that are near enough to the others to be drawn."""
+    if refused is None or not len(refused):
+        return curves.head(0)
+    within = refused[_USER.name] >= float(curves[_USER.name].min()) / _REACH
+    return refused[within].sort_values(_USER.name, kind="stable")
+
+
+def _draw_limit(
+    figure: Drawing,
+    place: float,
+    ends: tuple[float, float],
+    limits: tuple[float | None, float | None],
+    colours: Palette,
+) -> None:
+    """Draw the limit per token as a line, and the slower part shaded.
+
+    Args:
+        figure: the figure.
+        place: speed per user at the limit, in the unit of the axis.
+        ends: range of the axis [decades].
+        limits: of the first token and per token [s].
+        colours: the theme's.
+    """
+    low, high = (10**end for end in ends)
+    if not low < place < high:
+        return
+    each = by_name("time_per_output_token")
+    # The rectangle reaches beyond the axis, so that it stays shaded where one zooms out.
+    figure.add_shape(**vertical_band(low / 1e3, place, colours.grid))
+    figure.add_shape(**vertical_line(place, colours.worse, 1.6, dash="dash"))
+    note(
+        figure,
+        f"limit {format_value(each, limits[1])} per token",
+        colours,
+        x=math.log10(place),
+        y=0,
+        yref="paper",
+        xanchor="left",
+        yanchor="bottom",
+        xshift=4,
+        colour=colours.worse,
+    )
+    note(
+        figure,
+        "refused",
+        colours,
+        x=math.log10(place),
+        y=1,
+        yref="paper",
+        xanchor="right",
+        yanchor="top",
+        xshift=-4,
+    )
 
 
 def _curve_name_places(
@@ -154,6 +254,8 @@ def _curve_name_places(
     for degree, line in sorted(lines.items(), key=lambda item: item[1][-1][1]):
         x, y = line[-1]
         start, top = line[0]
+        if degree < 0:  # the refused part is named in the caption
+            continue
         found[degree] = room.put(
             f"TP {degree}",
             [

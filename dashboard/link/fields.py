@@ -24,6 +24,8 @@ WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
 """Whole numbers in links."""
 DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
 """Positive numbers in links."""
+NONE: Final = "none"
+"""Text in links for no value of a field that has one by default."""
 _FLAGS: Final = {"on": "On", "off": "Off"}
 
 Read = TypeVar("Read", bound=Document)
@@ -51,6 +53,13 @@ class LinkField:
             if unit and self.declared.kind is FieldKind.DECIMAL
             else self.declared.label
         )
+
+    @property
+    def is_clearable(self) -> bool:
+        """True for a number that can be left out although it has a default."""
+        numbers = (FieldKind.WHOLE, FieldKind.DECIMAL)
+        has_default = self.declared.default is not None and not self.declared.is_required
+        return self.declared.can_be_none and has_default and self.declared.kind in numbers
 
     def among(self, options: Mapping[Any, str], default: Any = None) -> LinkField:
         """Return the field with options that are known only once the page has an answer.
@@ -85,6 +94,8 @@ class LinkField:
         Args:
             value: new value of a widget.
         """
+        if value is None and self.is_clearable:
+            return NONE
         if value is None or value == self.default or _is_close(value, self.default):
             return None
         return _link_text(value)
@@ -117,7 +128,7 @@ class LinkReader(Generic[Read]):
             default: value without the parameter, where it depends on other values; the document's default otherwise.
             options: words by value, where they depend on other values; the document's choices otherwise.
             most: largest number, where it depends on other values; the document's bound otherwise.
-            pattern: of texts that are accepted.
+            pattern: of texts that are accepted, also of numbers.
         """
         declared = question_fields(self.document)[name]
         parameter = f"{self.page}_{declared.parameter}" if self.page else declared.parameter
@@ -168,15 +179,22 @@ class LinkReader(Generic[Read]):
             texts = {_link_text(each): each for each in options}
             return texts[state.url_value(parameter, _link_text(default), list(texts))]
         if declared.kind in (FieldKind.WHOLE, FieldKind.DECIMAL):
-            return self._read_number(declared, parameter, default, most)
+            return self._read_number(declared, parameter, default, most, pattern)
         text = state.url_value(parameter, default or "", pattern or re.compile(r".{0,200}"))
         return text if text or not declared.can_be_none else None
 
     @staticmethod
-    def _read_number(declared: QuestionField, parameter: str, default: Any, most: float | None) -> Any:
+    def _read_number(
+        declared: QuestionField, parameter: str, default: Any, most: float | None, pattern: re.Pattern[str] | None
+    ) -> Any:
         is_whole = declared.kind is FieldKind.WHOLE
         unsaid = "" if default is None else _link_text(default)
-        text = state.url_value(parameter, unsaid, WHOLE if is_whole else DECIMAL)
+        numbers = pattern or (WHOLE if is_whole else DECIMAL)
+        clears = LinkField(declared, parameter, default, default, {}).is_clearable
+        accepted = re.compile(f"{numbers.pattern}|{NONE}") if clears else numbers
+        text = state.url_value(parameter, unsaid, accepted)
+        if clears and text == NONE:
+            return None
         if text == unsaid:
             return default
         value: float = int(text) if is_whole else float(text)

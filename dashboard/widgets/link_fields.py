@@ -228,7 +228,7 @@ def draw_decimal(
     resets: Collection[str] = (),
 ) -> None:
     """Draw a field for a number; where the field can be None it may be left empty. See `draw_choice`."""
-    clearable = field.default is None
+    clearable = field.default is None or field.is_clearable
     state.settle()
     value = None if field.value is None else float(field.value)
     key = key_for(f"_{field.parameter}", value, clearable=clearable)

@@ -80,7 +80,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "inference": CommandEntry(
         "inference",
         "find_serving",
-        "Find the best way to serve a model: time to first token, time per output token, throughput, memory, cost.",
+        "Recommend how to serve a model: deployment, time to first token, time per token, throughput, memory, cost.",
     ),
     "service": CommandEntry(
         "service",

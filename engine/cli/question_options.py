@@ -280,6 +280,8 @@ def _command_parameter(
         metavar = f"{metavar},..."
     unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.option_help else ""
     text = f"{(field.option_help or field.label).removesuffix('.')}{unit}."
+    if _takes_none(field):
+        text = f"{text.removesuffix('.')}, or none."
     declared: Any
     if is_argument:
         named = "FILE..." if field.kind is FieldKind.DOCUMENT and field.is_list else field.name.upper()
@@ -305,7 +307,15 @@ def _read_option(value: Any, read: Reader) -> Any:
     return [entry for part in parts for entry in (part if isinstance(part, list) else [part])]
 
 
+def _takes_none(field: QuestionField) -> bool:
+    """Return whether an option can say `none`: of a number that can be left out but has a default."""
+    numbers = (FieldKind.WHOLE, FieldKind.DECIMAL)
+    return field.can_be_none and field.default is not None and not field.is_required and field.kind in numbers
+
+
 def _option_type(field: QuestionField) -> Any:
+    if _takes_none(field):
+        return str
     if field.kind in _PAIRS:
         return list[str]
     if field.repeats:
@@ -321,6 +331,8 @@ def _option_default(field: QuestionField) -> Any:
     default = field.default
     if isinstance(default, (list, tuple)):
         return ",".join(map(str, default))
+    if _takes_none(field):
+        return f"{default / field.option_factor:g}"
     return default / field.option_factor if isinstance(default, float) else default
 
 
@@ -328,6 +340,8 @@ def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
     if field.kind in _PAIRS and isinstance(value, list):
         return _PAIRS[field.kind](value)
+    if _takes_none(field) and isinstance(value, str):
+        return None if value.strip().lower() == "none" else _list_entry(field, value)
     if field.is_list and isinstance(value, str):
         if ".." in value and field.kind in (FieldKind.WHOLE, FieldKind.DECIMAL):
             ends = _RANGE.fullmatch(value.strip())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
+import pandas as pd
 from pydantic import Field
 
 import hardware
@@ -14,7 +16,22 @@ from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import load_entity
-from engine.serving import FIELDS, FIGURES, Assumptions, EngineFactors, ServingExploration, explore, not_represented
+from engine.serving import (
+    FIELDS,
+    FIGURES,
+    Assumptions,
+    ChangedDeployment,
+    DeploymentComparison,
+    EngineFactors,
+    FigureRange,
+    ServingExploration,
+    compare_deployments,
+    explore,
+    not_represented,
+    recommend_deployment,
+    try_changes,
+)
+from engine.serving.changes import explore_change
 from engine.serving.reasons import by_code
 from engine.serving.space import MOST
 from engine.serving.uncertainty import SHARE
@@ -23,6 +40,8 @@ from hardware import System
 __all__ = [
     "FIND_DEPLOYMENTS",
     "RangeRow",
+    "choose_deployment",
+    "compare_with_second",
     "deployments_document",
     "explore_deployments",
     "load_factors",
@@ -39,6 +58,41 @@ class RangeRow(Document):
     rows: int = Field(description="Comparable servers.")
     models: int = Field(description="Their models.")
     described: str = Field(description="What they share with the deployment.")
+
+
+class AlternativeRow(Document):
+    """Best deployment of another layout and precision."""
+
+    row: Row
+    reason: str = Field(description="Why it is not recommended.")
+
+
+class ChangeRow(Document):
+    """Recommended deployment after a change of the question."""
+
+    code: str
+    words: str
+    settings: dict[str, bool | int | float | str | None] = Field(description="Changed fields of the question.")
+    recommended: Row | None = Field(description="Null if nothing runs.")
+    reason: str
+    output: float | None = Field(description="Output of all processors over the present one.")
+    output_per_processor: float | None = Field(description="Output per processor over the present one.")
+    verdict: str
+
+
+class ComparisonRow(Document):
+    """Two deployments side by side."""
+
+    one: Row
+    other: Row
+    other_system: str
+    differs: dict[str, list[bool | int | float | str | None]] = Field(
+        description="Values of both, by field in which they differ."
+    )
+    ratios: dict[str, float] = Field(description="Figures of the second over the first.")
+    step_s: dict[str, float] = Field(description="Parts of a decode step of the second less those of the first [s].")
+    is_too_close: bool = Field(description="True if outputs per processor differ by less than the error.")
+    sentence: str
 
 
 class DeploymentsAnswer(Document):
@@ -61,6 +115,27 @@ class DeploymentsAnswer(Document):
     feasible: int = Field(description="Deployments that run within the limits.")
     rejected_by_reason: dict[str, int] = Field(description="Numbers of the others, by code of the reason.")
     reasons: dict[str, str] = Field(description="Labels of the codes.")
+    recommended: Row | None = Field(
+        description="Deployment to run, with all figures: the fewest options of those within the error of the most "
+        "output per processor, with room in the cache; null if nothing runs."
+    )
+    reason: str = Field(description="Why it is recommended; empty if nothing runs.")
+    options: list[str] = Field(description="Options that it needs beyond one processor with 16 bits.")
+    comparison_error: float = Field(description="Share of the output per processor that is too close to call.")
+    cache_room: float = Field(description="Share of its requests for which its cache has room in addition, at least.")
+    close: int = Field(description="Deployments too close to call.")
+    limits_at_risk: list[str] = Field(
+        description="Figures of the recommended deployment that miss their limit at the upper end of their range."
+    )
+    alternatives: list[AlternativeRow] = Field(
+        description="Best of other layouts and precisions, most output first, and why they are not recommended."
+    )
+    recommended_ranges: dict[str, RangeRow] = Field(description="As `ranges`, of the recommended deployment.")
+    chosen: Row | None = Field(description="The deployment that the question chooses; null without one.")
+    changes: list[ChangeRow] | None = Field(
+        description="Recommended deployments after changes of the question; null unless asked for."
+    )
+    comparison: ComparisonRow | None = Field(description="Of the deployment with a second one; null without one.")
     best: Row | None = Field(description="Most output per processor, with all figures; null if nothing runs.")
     ranges: dict[str, RangeRow] = Field(
         description="By figure of the best deployment: factors between which most comparable measured servers are; "
@@ -148,15 +223,81 @@ def explore_deployments(
     )
 
 
-def deployments_document(asked: DeploymentsQuestion, found: ServingExploration) -> dict[str, Any]:
+def choose_deployment(found: ServingExploration, number: int) -> dict[str, Any]:
+    """Return a deployment by id with every figure.
+
+    Args:
+        found: all deployments.
+        number: its id.
+
+    Raises `QuestionError` for an id that does not exist, or a deployment that does not run.
+    """
+    if number >= found.total:
+        raise QuestionError(f"Deployment {number:,} does not exist; ids run from 0 to {found.total - 1:,}.")
+    row = {str(name): value for name, value in found.evaluate_ids([number]).iloc[0].items()}
+    # Limits do not keep from looking at a deployment, only what has no figures does.
+    if pd.isna(row["tokens_per_s"]):
+        raise QuestionError(f"Deployment {number:,} does not run: {row['reason_text']}")
+    return row
+
+
+def compare_with_second(
+    asked: DeploymentsQuestion,
+    found: ServingExploration,
+    one: Mapping[str, Any],
+    *,
+    cancel: Cancel = never,
+    largest: int = MOST,
+) -> tuple[DeploymentComparison, ServingExploration] | None:
+    """Return a deployment next to the second one of a question, and the deployments of the second one's system; None
+    for a question without a second one.
+
+    Args:
+        asked: the question.
+        found: its deployments.
+        one: the first deployment with all figures.
+        cancel: returns whether to stop.
+        largest: deployments that a space may have.
+
+    Raises `QuestionError` if the other system runs nothing, and as `choose_deployment` and `explore_deployments` do.
+    """
+    there = found
+    if asked.other_system is not None:
+        # A price that is given is that of the first system.
+        there = explore_change(
+            found, system=found_system(asked.other_system), price=None, factors=None, cancel=cancel, largest=largest
+        )
+    elif asked.beside is None:
+        return None
+    if asked.beside is not None:
+        other: Mapping[str, Any] | None = choose_deployment(there, asked.beside)
+    else:
+        other = recommend_deployment(there, asked.cache_room).row
+    if other is None:
+        raise QuestionError(f"{there.system.title or there.system.name} runs no deployment within the limits.")
+    return compare_deployments(one, other), there
+
+
+def deployments_document(
+    asked: DeploymentsQuestion, found: ServingExploration, *, cancel: Cancel = never, largest: int = MOST
+) -> dict[str, Any]:
     """Return the answer to a question as JSON has it.
 
     Args:
         asked: the question.
         found: its deployments.
+        cancel: returns whether to stop.
+        largest: deployments that a space may have.
+
+    Raises `QuestionError` for a deployment that does not exist or does not run, and the errors of exploring.
     """
     rows = found.frontier if asked.frontier else found.top(asked.top, asked.by)
     records = rows.to_dict("records")
+    recommended = recommend_deployment(found, asked.cache_room)
+    chosen = None if asked.chosen is None else choose_deployment(found, asked.chosen)
+    changed = try_changes(found, recommended, cancel=cancel, largest=largest) if asked.changes else None
+    first = recommended.row if chosen is None else chosen
+    compared = None if first is None else compare_with_second(asked, found, first, cancel=cancel, largest=largest)
     document = {
         "model": found.model.name,
         "system": found.system.name,
@@ -173,8 +314,20 @@ def deployments_document(asked: DeploymentsQuestion, found: ServingExploration) 
         "feasible": found.feasible,
         "rejected_by_reason": dict(found.rejected),
         "reasons": {code: by_code(code).label for code in found.rejected},
+        "recommended": recommended.row,
+        "reason": recommended.reason,
+        "options": list(recommended.options),
+        "comparison_error": recommended.error,
+        "cache_room": recommended.cache_room,
+        "close": recommended.close,
+        "limits_at_risk": list(recommended.at_risk),
+        "alternatives": [{"row": each.row, "reason": each.reason} for each in recommended.rejected],
+        "recommended_ranges": _range_rows(recommended.ranges),
+        "chosen": chosen,
+        "changes": None if changed is None else [_change_row(each) for each in changed],
+        "comparison": None if compared is None else _comparison_row(*compared),
         "best": found.best,
-        "ranges": {name: {**each._asdict(), "share": SHARE} for name, each in found.ranges.items()},
+        "ranges": _range_rows(found.ranges),
         "top": None if asked.frontier else records,
         "frontier": records if asked.frontier else None,
         "nearest": {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()},
@@ -185,16 +338,51 @@ def deployments_document(asked: DeploymentsQuestion, found: ServingExploration) 
     return {name: plain(value) for name, value in document.items()}
 
 
+def _range_rows(ranges: Mapping[str, FigureRange]) -> dict[str, Any]:
+    return {name: {**each._asdict(), "share": SHARE} for name, each in ranges.items()}
+
+
+_SETTINGS: Final = {"time_to_first_token": "time_to_first_token_s", "time_per_output_token": "time_per_output_token_s"}
+"""Fields of the question by argument of `engine.serving.explore`, where the names differ."""
+
+
+def _change_row(changed: ChangedDeployment) -> dict[str, Any]:
+    return {
+        "code": changed.code,
+        "words": changed.words,
+        "settings": {_SETTINGS.get(name, name): value for name, value in changed.settings.items()},
+        "recommended": changed.recommendation.row,
+        "reason": changed.recommendation.reason,
+        "output": changed.output,
+        "output_per_processor": changed.output_per_gpu,
+        "verdict": changed.verdict,
+    }
+
+
+def _comparison_row(compared: DeploymentComparison, there: ServingExploration) -> dict[str, Any]:
+    return {
+        "one": compared.one,
+        "other": compared.other,
+        "other_system": there.system.name,
+        "differs": {name: list(values) for name, values in compared.differs.items()},
+        "ratios": compared.ratios,
+        "step_s": compared.step,
+        "is_too_close": compared.is_too_close,
+        "sentence": compared.sentence,
+    }
+
+
 def _answer_deployments(asked: DeploymentsQuestion, context: Context) -> dict[str, Any]:
     largest = min(MOST, context.bounds.largest_space)
     found = explore_deployments(asked, progress=context.tell, cancel=context.stops, largest=largest)
-    return deployments_document(asked, found)
+    return deployments_document(asked, found, cancel=context.stops, largest=largest)
 
 
 FIND_DEPLOYMENTS = Verb(
     "find_deployments",
     "Serve a model",
-    "Evaluates every way to serve a model for inference: latency, throughput, memory and cost, within limits.",
+    "Recommends a deployment of a model for inference and evaluates all others: latency, throughput, memory and cost "
+    "within limits; on request also what one more GPU or half the context changes, and two deployments side by side.",
     DeploymentsQuestion,
     DeploymentsAnswer,
     _answer_deployments,

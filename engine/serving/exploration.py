@@ -48,7 +48,8 @@ class ServingExploration:
     """The deployments of a space. `table` has the deployments within the limits, by id, with all headline figures.
 
     `rejected` counts the others by reason; `nearest` is, for memory and for either limit, the id of the deployment
-    among them that is nearest to passing.
+    among them that is nearest to passing. `refused_ids` has the deployments that a limit alone keeps
+    from the frontier.
     """
 
     model: Model
@@ -65,6 +66,7 @@ class ServingExploration:
     assumptions: Assumptions | None
     requests_per_slot: float | None = None
     factors: EngineFactors | None = None
+    refused_ids: tuple[int, ...] = ()
 
     @property
     def total(self) -> int:
@@ -125,6 +127,13 @@ class ServingExploration:
         """The deployments that no other beats in output per user and per processor at once, fastest per user first."""
         axes = [self.table[name].to_numpy(np.float64) for name in AXES]
         return self.table.iloc[frontier(axes, ["higher", "higher"])].reset_index(drop=True)
+
+    @cached_property
+    def refused(self) -> pd.DataFrame:
+        """The deployments that a limit keeps from the frontier, with every figure and the reason, fastest per user
+        first."""
+        rows = self.evaluate_ids(list(self.refused_ids))
+        return rows.sort_values(AXES[0], ascending=False, kind="stable").reset_index(drop=True)
 
     def evaluate_ids(self, ids: list[int]) -> pd.DataFrame:
         """Returns the deployments by id with every figure and the parts of a decode step, also such that do not run."""
@@ -218,6 +227,7 @@ def explore(
         assumptions,
         requests_per_slot,
         factors,
+        sweep.refused_ids(),
     )
 
 
@@ -232,6 +242,7 @@ class _Sweep:
         self.nearest: dict[str, tuple[float, int]] = {}
         self._ids: list[npt.NDArray[np.int64]] = []
         self._figures: list[list[Floats]] = []
+        self._refused: list[tuple[npt.NDArray[np.int64], Floats]] = []
 
     def run(self, progress: Callable[[float, str], None] | None, cancel: Callable[[], bool] | None) -> None:
         """Evaluate all deployments. Raises `ExplorationCancelled` if `cancel` returns True."""
@@ -270,10 +281,28 @@ class _Sweep:
         for code in ("time_to_first_token", "time_per_output_token"):
             missed = late == number_of(code)
             self._reject(code, ids[missed], found[NEAREST[code]][missed])
+        self._keep_refused(ids[late != FITS], np.stack([found[name][late != FITS] for name in AXES]))
         good = late == FITS
         if good.any():
             self._ids.append(ids[good])
             self._figures.append([found[name][good] for name in KEPT])
+
+    def _keep_refused(self, ids: npt.NDArray[np.int64], axes: Floats) -> None:
+        """Keep the frontier of deployments that miss a limit; `axes` [2, rows]."""
+        if len(ids):
+            best = frontier(list(axes), ["higher", "higher"])
+            self._refused.append((ids[best], axes[:, best]))
+
+    def refused_ids(self) -> tuple[int, ...]:
+        """Return the deployments that would be on the frontier without limits, and miss one."""
+        if not self._refused:
+            return ()
+        places = [KEPT.index(name) for name in AXES]
+        good = [np.stack([part[place] for place in places]) for part in self._figures]
+        ids = np.concatenate([each for each, _ in self._refused])
+        axes = np.concatenate([*(each for _, each in self._refused), *good], axis=1)
+        best = frontier(list(axes), ["higher", "higher"])
+        return tuple(sorted(int(ids[place]) for place in best if place < len(ids)))
 
     def _reject(self, code: str, ids: npt.NDArray[np.int64], distance: Floats) -> None:
         if not len(ids):

@@ -14,6 +14,8 @@ PAGE = Page(
     help="The best way to serve a model: latency, throughput, memory and cost.",
     needs=Needs.NOTHING,
     guide="serving",
-    parameters=page_parameters(PAGE_NAME, DeploymentsQuestion, ServingLink, leave_out=("limits", "top", "frontier"))
+    parameters=page_parameters(
+        PAGE_NAME, DeploymentsQuestion, ServingLink, leave_out=("limits", "top", "frontier", "changes")
+    )
     | page_parameters(PAGE_NAME, ServiceQuestion, only=LOAD_FIELDS),
 )

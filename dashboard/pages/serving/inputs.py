@@ -17,41 +17,37 @@ from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.scenarios import system_titles
+from dashboard.words.serving import WORDS
 from engine.questions.documents.serving import DeploymentsQuestion, ServedModel, ServiceQuestion
 from engine.serving import HEADLINE
 from engine.serving.space import CHOICES, DEFAULTS
 
-__all__ = ["LAUNCHED", "WORDS", "draw_inputs", "parse_inputs", "write_inputs"]
+__all__ = ["draw_inputs", "parse_inputs", "pick_deployment", "write_inputs"]
 
 MOST_PROCESSORS: Final = 4096
 MOST_TOKENS: Final = 1_000_000
 ANY_ID: Final = re.compile(r"\d{1,9}")
-WORDS: Final = {
-    "eager": "One by one",
-    "compiled": "Compiled",
-    "graphs": "CUDA graphs",
-    "generic": "Any engine",
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "trtllm": "TensorRT-LLM",
-}
-LAUNCHED: Final = {
-    "eager": "kernels launched one by one",
-    "compiled": "kernels fused by a compiler",
-    "graphs": "kernels in CUDA graphs",
-}
-"""Launch modes in a sentence."""
 ORDERS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
-RESETS: Final = ("serving_id",)
+RESETS: Final = ("serving_id", "serving_beside")
 """Parameters that lose their meaning with another question: it has other deployments."""
 
 
 def write_inputs(**values: str | None) -> None:
     """Write inputs to the link, by their names without the page's; None restores the default.
 
-    Another question has other deployments, so the picked deployment is reset.
+    Another question has other deployments, so picked deployments are reset.
     """
-    state.set_url_values({f"{PAGE_NAME}_{name}": value for name, value in {"id": None, **values}.items()})
+    written = {"id": None, "beside": None, **values}
+    state.set_url_values({f"{PAGE_NAME}_{name}": value for name, value in written.items()})
+
+
+def pick_deployment(number: int | None) -> None:
+    """Write the deployment to look at to the link; None for the recommended one.
+
+    Args:
+        number: its id.
+    """
+    state.set_url_values({f"{PAGE_NAME}_id": None if number is None else str(number)})
 
 
 def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, ServingLink, Mapping[str, LinkField]]:
@@ -75,6 +71,11 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
     for name in ("prefill_chunk", "prefix_hit_rate", "draft_tokens", "accepted_tokens"):
         asked.read(name)
     asked.read("by", options=ORDERS)
+    asked.read("cache_room")
+    for name in ("chosen", "beside"):
+        asked.read(name, pattern=ANY_ID)
+    others = {"": "The same system", **_system_titles()}
+    asked.read("other_system", default="", options=others)
     limits: dict[str, Any] = {}
     for name, values in CHOICES.items():
         options = {value: WORDS.get(value, str(value)) for value in values}
@@ -85,8 +86,13 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
             limits[name] = chosen
     for name in ("only", "columns"):
         page.read(name)
-    page.read("id", pattern=ANY_ID)
-    question = asked.build(model=named_model(model), system=named_system(system), limits=limits)
+    other = str(asked.fields["other_system"].value)
+    question = asked.build(
+        model=named_model(model),
+        system=named_system(system),
+        limits=limits,
+        other_system=named_system(other) if other else None,
+    )
     service, load = _parse_load(question)
     return question, service, page.build(), {**asked.fields, **page.fields, **load}
 
@@ -149,6 +155,7 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             for name in CHOICES:
                 draw_several(fields[name], resets=RESETS)
             draw_decimal(fields["memory_share"], step=0.05, resets=RESETS)
+            draw_decimal(fields["cache_room"], step=0.05, resets=RESETS)
             draw_whole(fields["prefill_chunk"], resets=RESETS)
             draw_decimal(fields["prefix_hit_rate"], step=0.1, resets=RESETS)
             draw_whole(fields["draft_tokens"], resets=RESETS)

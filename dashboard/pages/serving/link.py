@@ -42,4 +42,3 @@ class ServingLink(Document):
     columns: Annotated[bool, Asked("All columns")] = Field(
         default=False, description="Adds columns with equal values, and all figures."
     )
-    id: Annotated[str, Asked("Deployment")] = ""

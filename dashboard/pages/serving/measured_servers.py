@@ -13,13 +13,12 @@ import hardware
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
 from dashboard.link.document_validation import Refused
-from dashboard.pages.serving.inputs import WORDS
-from dashboard.pages.serving.queries import title
 from dashboard.widgets.upload import files_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, signed_percent
+from dashboard.words.serving import WORDS
 from engine.questions.servers import SERVERS_NOTE, list_nearest_servers
-from engine.serving import FIELDS, ServingExploration, by_name
+from engine.serving import FIELDS, ServingExploration, by_name, deployment_name
 from engine.validation.serving.benchmark_files import ServingBenchmark, read_benchmarks
 from engine.validation.serving.comparison import COMPARED, BenchmarkComparison, compare_benchmark, measure_factors
 from engine.validation.serving.nearest_servers import SERVER_SOURCE, SERVER_WEIGHTS
@@ -46,7 +45,11 @@ def draw_measured_servers(found: ServingExploration, row: Mapping[str, Any]) -> 
     """
     with st.expander("Compare with measured servers", icon=":material/speed:", key="serving_measured"):
         engine = WORDS[str(row["engine"])]
-        st.html(markup.head(f"{title(row)}, {engine.lower() if engine == 'Any engine' else engine}", "as chosen above"))
+        st.html(
+            markup.head(
+                f"{deployment_name(row)}, {engine.lower() if engine == 'Any engine' else engine}", "as chosen above"
+            )
+        )
         files = files_field(
             "Results of your benchmarks of this deployment",
             _ENDINGS,
@@ -152,7 +155,7 @@ def _draw_nearest(servers: Sequence[Mapping[str, Any]]) -> None:
         "Model": [each["library_model"] for each in servers],
         "GPUs": [f"{each['tensor_par'] * each['replicas']:,} × {each['gpu']}" for each in servers],
         "Engine": [f"{WORDS[each['engine']]} {each['engine_version'] or ''}".strip() for each in servers],
-        "Layout": [title({**each, "pipeline_par": 1}) for each in servers],
+        "Layout": [deployment_name({**each, "pipeline_par": 1}) for each in servers],
         "Bits": [f"{each['weight_bits']}, KV {each['kv_bits']}" for each in servers],
         "Tokens": [f"{each['prompt']:,} + {each['output']:,}" for each in servers],
     }

@@ -10,13 +10,12 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.link.document_validation import Refused
-from dashboard.pages.serving.queries import title
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value
 from engine import launch
 from engine.questions.serving_launch import SETTING_LABELS, deployment_rows
-from engine.serving import FIELDS, ServingExploration, by_name, evaluate
+from engine.serving import FIELDS, ServingExploration, by_name, deployment_name, evaluate
 
 __all__ = ["draw_own_server"]
 
@@ -35,11 +34,12 @@ _MOST_SENTENCES: Final = 12
 
 
 @st.fragment
-def draw_own_server(found: ServingExploration) -> None:
+def draw_own_server(found: ServingExploration, best: Mapping[str, Any]) -> None:
     """Draw the field for a command or manifest, and the deployment in it.
 
     Args:
         found: the page's exploration, whose system and lengths count.
+        best: the page's deployment, for comparison.
     """
     with st.expander("Read your own server", icon=":material/upload_file:", key="serving_own"):
         file = file_field(
@@ -63,12 +63,12 @@ def draw_own_server(found: ServingExploration) -> None:
             return
         try:
             reading = read_file(launch.read_engine_text, content, name)
-            _draw_reading(reading, found)
+            _draw_reading(reading, found, best)
         except (Refused, ValueError) as problem:
             st.error(literal(str(problem)), icon=":material/error:")
 
 
-def _draw_reading(reading: launch.EngineReading, found: ServingExploration) -> None:
+def _draw_reading(reading: launch.EngineReading, found: ServingExploration, best: Mapping[str, Any]) -> None:
     gpus = f"{reading.gpus:,} GPUs" if reading.gpus else "an open number of GPUs"
     network = reading.model_name or reading.model or "a model that it does not name"
     st.html(markup.head(f"{reading.title}: {network} on {gpus}", f"{reading.form}, arguments of {reading.version}"))
@@ -83,7 +83,7 @@ def _draw_reading(reading: launch.EngineReading, found: ServingExploration) -> N
     if reading.rejected_by_us is not None:
         st.warning(literal(f"No figures: {reading.rejected_by_us}."), icon=":material/block:")
     else:
-        _draw_figures(reading, rows, found)
+        _draw_figures(reading, rows, found, best)
     _draw_sentences(launch.LIST_TITLES["not_modelled"], [*reading.not_modelled, *reading.without_effect])
     _draw_sentences("Not read", reading.unread)
     _draw_sentences("Remarks", reading.remarks)
@@ -111,9 +111,12 @@ def _ask_open_fields(reading: launch.EngineReading) -> dict[str, int]:
 
 
 def _draw_figures(
-    reading: launch.EngineReading, rows: Mapping[str, Mapping[str, Any]], found: ServingExploration
+    reading: launch.EngineReading,
+    rows: Mapping[str, Mapping[str, Any]],
+    found: ServingExploration,
+    best: Mapping[str, Any],
 ) -> None:
-    """Draw the figures of every pool on the page's system, and of the page's best."""
+    """Draw the figures of every pool on the page's system, and of the page's deployment."""
     names = [column.name for column in FIELDS]
     open_names = sorted({name for row in rows.values() for name in names if name not in row} - _with_defaults())
     if open_names:
@@ -134,9 +137,8 @@ def _draw_figures(
         st.caption("Each pool is evaluated as if it processed prompts and generated tokens.")
     if reading.model_name not in (None, found.model.name):
         st.caption(literal(f"The page is about {found.model.title or found.model.name}; choose the other model above."))
-    elif found.best is not None:
-        best = found.best
-        st.html(markup.head(f"Best on this page: {title(best)}", f"{found.space.num_procs:,} GPUs"))
+    else:
+        st.html(markup.head(f"On this page: {deployment_name(best)}", f"{found.space.num_procs:,} GPUs"))
         st.html(markup.facts([(by_name(name).label, format_value(by_name(name), best[name])) for name in _SHOWN]))
     if reading.model_name is None:
         st.caption(literal(f"The model is not known here; figures are of {found.model.title or found.model.name}."))

@@ -1,8 +1,7 @@
-"""Queries of the Serving page: the exploration of a question, curves, bars, texts."""
+"""Queries of the Serving page: the exploration of a question, the recommended deployment, changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,18 +9,23 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.compat.caches import remembered
-from dashboard.pages.serving.inputs import WORDS
-from dashboard.words.numbers import format_value
-from engine.exploration.frontier import frontier
+from dashboard.link.fields import NONE
 from engine.questions.documents.serving import DeploymentsQuestion
 from engine.questions.serving import explore_deployments
-from engine.serving import ServingExploration, by_name
-from engine.serving.exploration import AXES, BEST_BY
+from engine.serving import (
+    ChangedDeployment,
+    DeploymentRecommendation,
+    ServingExploration,
+    recommend_deployment,
+    try_changes,
+)
 from engine.serving.space import CHOICES
 
-__all__ = ["QuestionChange", "changes", "chips", "curves", "explored", "per_degree", "question_key", "title"]
+__all__ = ["QuestionChange", "changes", "explored", "question_key", "recommended", "tried_changes"]
 
 MOST_GROWTH: Final = 64
+_DISPLAY: Final = {"top", "by", "frontier", "cache_room", "changes", "chosen", "beside", "other_system"}
+"""Fields of a question that say nothing of its deployments."""
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
@@ -35,7 +39,7 @@ def question_key(question: DeploymentsQuestion) -> str:
     Args:
         question: the page's question.
     """
-    return question.model_dump_json(exclude={"top", "by", "frontier"})
+    return question.model_dump_json(exclude=_DISPLAY)
 
 
 def explored(question: DeploymentsQuestion) -> ServingExploration:
@@ -43,51 +47,28 @@ def explored(question: DeploymentsQuestion) -> ServingExploration:
     return _explore_deployments(question_key(question), question)
 
 
-def title(row: Mapping[Any, Any]) -> str:
-    """Returns a deployment in words: "2 replicas of TP 4 × PP 1, batch 64"."""
-    number = int(row["replicas"])
-    degrees = f"TP {int(row['tensor_par'])} × PP {int(row['pipeline_par'])}"
-    if int(row["expert_par"]) > 1:
-        degrees += f" × EP {int(row['expert_par'])}"
-    return f"{number:,} replica{'s' if number != 1 else ''} of {degrees}, batch {int(row['batch']):,}"
+@remembered(64, copied=False)
+def recommended(key: str, cache_room: float, _found: ServingExploration) -> DeploymentRecommendation:
+    """Return the recommended deployment, cached.
 
-
-def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:
-    """Returns the choices of a deployment as label and value."""
-    return [
-        ("weights", f"{int(row['weight_bits'])} bits"),
-        ("KV cache", f"{int(row['kv_bits'])} bits"),
-        ("launch", WORDS[str(row["launch"])]),
-        ("engine", WORDS[str(row["engine"])]),
-        ("requests at once", f"{int(row['batch']) * int(row['replicas']):,}"),
-        ("KV per token", format_value(by_name("kv_bytes_per_token"), row["kv_bytes_per_token"])),
-    ]
-
-
-def curves(found: ServingExploration) -> pd.DataFrame:
-    """Returns the frontier of every tensor-parallel degree, as `serving_frontier` needs it."""
-    parts = []
-    for _, part in found.table.groupby("tensor_par", sort=True):
-        axes = [part[name].to_numpy(np.float64) for name in AXES]
-        parts.append(part.iloc[frontier(axes, ["higher", "higher"])])
-    if not parts:
-        return pd.DataFrame(columns=["id", "title", "tensor_par", "on_frontier", *AXES])
-    rows = pd.concat(parts)
-    rows = rows.assign(on_frontier=rows["id"].isin(set(found.frontier["id"])))
-    return rows.assign(title=[title(row) for row in rows.to_dict("records")])
-
-
-def per_degree(found: ServingExploration) -> pd.DataFrame:
-    """Returns the deployment with the most output per processor of every tensor-parallel degree, as `serving_memory`
-    needs it.
+    Args:
+        key: of the question.
+        cache_room: as `recommend_deployment` takes it.
     """
-    table = found.table.sort_values(BEST_BY, ascending=False, kind="stable").drop_duplicates("tensor_par")
-    table = table.sort_values("tensor_par", kind="stable")
-    labels = [
-        f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {int(row['batch']):,}"
-        for row in table.to_dict("records")
-    ]
-    return table.assign(label=labels)
+    return recommend_deployment(_found, cache_room)
+
+
+@remembered(32, copied=False)
+def tried_changes(
+    key: str, cache_room: float, _found: ServingExploration, _advice: DeploymentRecommendation
+) -> tuple[ChangedDeployment, ...]:
+    """Return the recommended deployments after changes of the question, cached.
+
+    Args:
+        key: of the question.
+        cache_room: of the recommendation.
+    """
+    return try_changes(_found, _advice)
 
 
 class QuestionChange(NamedTuple):
@@ -116,7 +97,7 @@ def changes(key: str, _question: DeploymentsQuestion) -> list[QuestionChange]:
         if free.feasible:
             least = np.ceil(float(free.table[name].min()) * 1e4) / 10
             tried.append((f"Allow {label} {least:g} ms", {short: f"{least:g}"}, {field: least / 1e3}))
-        relaxed[short], arguments[field] = None, None
+        relaxed[short], arguments[field] = NONE, None
     if len(arguments) == 2:
         both = _explore_changed(q, **arguments)
         if both.feasible and not any(words.startswith("Allow") for words, *_ in tried):

@@ -11,12 +11,12 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.charts.serving_load import load_curve
 from dashboard.link.fields import LinkField
-from dashboard.pages.serving.inputs import LAUNCHED, WORDS
 from dashboard.widgets.chart import show
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_switch
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, plain
+from dashboard.words.serving import LAUNCHED, WORDS
 from engine.questions.documents.serving import ServiceQuestion
 from engine.questions.services import compare_asked, reason_label, size_asked_pools, size_asked_service
 from engine.serving import PoolSizing, ServiceSizing, by_name

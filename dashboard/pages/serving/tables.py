@@ -20,13 +20,13 @@ from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
 from dashboard.files import exports
 from dashboard.link.fields import LinkField
-from dashboard.pages.serving.inputs import WORDS, write_inputs
+from dashboard.pages.serving.inputs import pick_deployment
 from dashboard.pages.serving.link import ServingLink
-from dashboard.pages.serving.queries import title
 from dashboard.widgets.link_fields import draw_choice, draw_switch
 from dashboard.widgets.tables import ROW, fitting, grouped, height_of
 from dashboard.words.numbers import count, decimals_for, header, scale_for
-from engine.serving import HEADLINE, Assumptions, ServingExploration, by_name, library_calibration
+from dashboard.words.serving import WORDS
+from engine.serving import HEADLINE, Assumptions, ServingExploration, by_name, deployment_name, library_calibration
 from engine.serving.reasons import by_code
 
 __all__ = ["deployments_file", "draw_deployments", "draw_rejected"]
@@ -117,7 +117,7 @@ def draw_deployments(by: str, link: ServingLink, fields: Mapping[str, LinkField]
 
     def picked() -> None:
         places = st.session_state["serving_table"].selection.rows
-        write_inputs(id=str(int(rows["id"].iloc[places[0]])) if places else None)
+        pick_deployment(int(rows["id"].iloc[places[0]]) if places else None)
 
     st.dataframe(
         grouped(shown, {name: digits for name, digits in decimals.items() if name in shown}),
@@ -228,4 +228,6 @@ def draw_rejected(found: ServingExploration, key: str, *, nearest: bool = True) 
 def _describe_nearest(_found: ServingExploration, key: str) -> list[str]:
     """Return a sentence on the nearest miss for each reason."""
     rows = {code: _found.evaluate_ids([number]).iloc[0].to_dict() for code, number in _found.nearest.items()}
-    return [f"{by_code(code).label}, nearest: {title(row)}. {row['reason_text']}" for code, row in rows.items()]
+    return [
+        f"{by_code(code).label}, nearest: {deployment_name(row)}. {row['reason_text']}" for code, row in rows.items()
+    ]

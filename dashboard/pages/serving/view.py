@@ -14,30 +14,30 @@ from dashboard.charts.elements.template import Chart
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
 from dashboard.link import state
 from dashboard.link.fields import LinkField
-from dashboard.pages.serving.inputs import LAUNCHED, draw_inputs, parse_inputs, write_inputs
+from dashboard.pages.serving.changes import draw_changes
+from dashboard.pages.serving.comparison import draw_comparison, keep_to_compare
+from dashboard.pages.serving.inputs import draw_inputs, parse_inputs, pick_deployment, write_inputs
 from dashboard.pages.serving.link import ServingLink
 from dashboard.pages.serving.measured_servers import draw_measured_servers
 from dashboard.pages.serving.own_server import draw_own_server
-from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, question_key, title
+from dashboard.pages.serving.queries import changes, explored, question_key, recommended
+from dashboard.pages.serving.recommended import draw_band
 from dashboard.pages.serving.service import draw_service
 from dashboard.pages.serving.tables import draw_deployments, draw_rejected
-from dashboard.widgets import launch
+from dashboard.queries.serving import BASIS, chips, curves, deployment_tiles, per_degree, refused_part
+from dashboard.widgets import launch, share
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import count, format_value, gibibytes, percent
+from dashboard.words.numbers import format_value
+from dashboard.words.serving import precision_words
 from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
-from engine.serving import FigureRange, ServingExploration, by_name, figure_ranges, not_represented
-from engine.serving.uncertainty import SHARE
+from engine.serving import DeploymentRecommendation, ServingExploration, by_name, deployment_name, not_represented
 
 __all__ = ["ServingView", "parse", "render"]
 
 CHARTS_KEPT: Final = 32
 """Most cached charts of each kind."""
-_BASIS: Final = (
-    "Modelled with constants fitted to measured kernels and servers. Ranges hold most servers of models that were left "
-    "out of the fit."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,8 @@ class ServingView:
     fields: Mapping[str, LinkField]
     problem: str = ""
     """Reason if the link holds no question."""
-
-    @property
-    def deployment(self) -> int | None:
-        """Id of the chosen deployment; None for the best."""
-        return int(self.link.id) if self.link.id else None
+    address: str = ""
+    """Link to the page, for its report."""
 
 
 def parse() -> ServingView:
@@ -66,7 +63,7 @@ def parse() -> ServingView:
         question, service, link, fields = parse_inputs()
     except ValueError as problem:
         return ServingView(state.theme_mode(), None, None, ServingLink(), {}, str(problem))
-    return ServingView(state.theme_mode(), question, service, link, fields)
+    return ServingView(state.theme_mode(), question, service, link, fields, address=share.current_link())
 
 
 def render(view: ServingView) -> None:
@@ -85,50 +82,68 @@ def render(view: ServingView) -> None:
         _draw_nothing_runs(question, found, mode)
         draw_service(view.service, view.fields, mode)
         return
-    chosen = _chosen_deployment(found, view.deployment)
-    _draw_strip(found, chosen)
+    key = question_key(question)
+    advice = recommended(key, question.cache_room, found)
+    chosen = _chosen_deployment(found, advice, question.chosen)
+    draw_band(question, found, advice, chosen, view.address)
+    _draw_strip(found, chosen, advice)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
-        chart = _frontier_chart(found, question_key(question), chosen, int(chosen["id"]), mode, is_narrow())
+        chart = _frontier_chart(found, key, chosen, int(chosen["id"]), mode, is_narrow())
         show(chart, "serving_plot", on_click=_pick_point)
-        st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
+        words = "Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark."
+        st.caption(f"{words} Hollow: misses a limit." if found.refused_ids else words)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _draw_panel(question, found, chosen, mode)
+        _draw_panel(question, chosen, advice, mode)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
-        chart = _memory_chart(found, question_key(question), mode)
+        chart = _memory_chart(found, key, mode)
         show(chart, "serving_memory", on_click=_pick_bar)
         st.html(markup.legend(MEMORY))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        draw_rejected(found, question_key(question))
+        draw_rejected(found, key)
+    draw_changes(question, found, advice)
+    draw_comparison(question, view.fields, found, advice, chosen, mode)
     draw_service(view.service, view.fields, mode)
     draw_deployments(question.by, view.link, view.fields, found)
     launch.deployment_card(found.model, found.system, chosen, "serving_launch")
-    draw_own_server(found)
+    draw_own_server(found, chosen)
     draw_measured_servers(found, chosen)
     _draw_remarks(found)
 
 
-def _chosen_deployment(found: ServingExploration, wanted: int | None) -> dict[str, Any]:
-    """Return the chosen deployment: the link's if it runs, otherwise the best."""
+def _chosen_deployment(
+    found: ServingExploration, advice: DeploymentRecommendation, wanted: int | None
+) -> dict[str, Any]:
+    """Return the chosen deployment: the link's if it runs within the limits, otherwise the recommended one."""
     if wanted is not None and wanted < found.total:
         row = found.evaluate_ids([wanted]).iloc[0]
         if row["status"] == "ok":
             return {str(name): value for name, value in row.items()}
     if wanted is not None:
-        why = "does not run" if wanted < found.total else f"does not exist; ids run from 0 to {found.total - 1:,}"
-        state.complain("serving_id", f"The link's deployment {wanted:,} {why}. Showing the best instead.")
-    assert found.best is not None
-    return found.best
+        why = "does not run within the limits" if wanted < found.total else "does not exist"
+        ids = "" if wanted < found.total else f"; ids run from 0 to {found.total - 1:,}"
+        state.complain(
+            "serving_id", f"The link's deployment {wanted:,} {why}{ids}. Showing the recommended one instead."
+        )
+    assert advice.row is not None
+    return dict(advice.row)
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _frontier_chart(
     _found: ServingExploration, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str, narrow: bool
 ) -> Chart:
-    return serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}, narrow=narrow)
+    return serving_frontier(
+        curves(_found),
+        mode,
+        chosen={**_chosen, "title": deployment_name(_chosen)},
+        narrow=narrow,
+        refused=refused_part(_found),
+        limits=(_found.time_to_first_token, _found.time_per_output_token),
+    )
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
@@ -152,99 +167,30 @@ def _pick_bar() -> None:
 
 def _pick_clicked(key: str) -> None:
     if found := clicked(key):
-        write_inputs(id=str(int(found[0])))
+        pick_deployment(int(found[0]))
 
 
 def _format_figure(row: dict[str, Any], name: str) -> str:
     return format_value(by_name(name), row[name])
 
 
-def _draw_strip(found: ServingExploration, row: dict[str, Any]) -> None:
-    best = found.best
-    assert best is not None
-    is_best = int(best["id"]) == int(row["id"])
-    what = "Best" if is_best else "Chosen"
-    bits = f"weights in {row['weight_bits']} bits, KV cache in {row['kv_bits']}"
-    how = f"{bits}, {LAUNCHED[str(row['launch'])]}; modelled"
-    st.html(markup.head(f"{what}: {title(row)}", how))
-    recorded = "at the price given" if found.price is not None else "at the recorded price"
-    if pd.isna(row["cost_per_million_tokens"]):
-        recorded = "no price is recorded"
-    slack = [
-        f"limit {format_value(by_name(name), limit)}" if limit is not None else free
-        for name, limit, free in (
-            ("time_to_first_token", found.time_to_first_token, "no queue"),
-            ("time_per_output_token", found.time_per_output_token, "no limit"),
-        )
-    ]
-    ranges = figure_ranges(found.model, found.system, row)
-    formula = {name: by_name(name).description for name in row if name not in ("reason", "status")}
-    for name, each in ranges.items():
-        formula[name] += (
-            f" {SHARE:.0%} of {each.rows:,} comparable measured servers ({each.described}) are between {each.low:.2f} "
-            f"and {each.high:.2f} times the figure."
-        )
-    tiles = [
-        markup.Tile(
-            "Output per GPU",
-            _format_figure(row, "tokens_per_s_per_processor"),
-            _describe_range(row, ranges, "tokens_per_s_per_processor", "every replica full"),
-            formula=formula["tokens_per_s_per_processor"],
-        ),
-        markup.Tile(
-            "Output per user",
-            _format_figure(row, "tokens_per_s_per_user"),
-            _describe_range(row, ranges, "tokens_per_s_per_user", "while it generates"),
-            formula=formula["tokens_per_s_per_user"],
-        ),
-        markup.Tile(
-            "Time to first token",
-            _format_figure(row, "time_to_first_token"),
-            _describe_range(row, ranges, "time_to_first_token", slack[0]),
-            formula=formula["time_to_first_token"],
-        ),
-        markup.Tile(
-            "Time per output token",
-            _format_figure(row, "time_per_output_token"),
-            _describe_range(row, ranges, "time_per_output_token", slack[1]),
-            formula=formula["time_per_output_token"],
-        ),
-        markup.Tile(
-            "Cost per million tokens",
-            _format_figure(row, "cost_per_million_tokens"),
-            recorded,
-            formula=formula["cost_per_million_tokens"],
-        ),
-        markup.Tile(
-            "Energy per token",
-            _format_figure(row, "energy_per_token"),
-            "board power",
-            formula=formula["energy_per_token"],
-        ),
-        markup.Tile(
-            "HBM needed",
-            gibibytes(row["memory_total"]),
-            f"{percent(row['memory_total'] / row['memory_capacity'], 0)} of {gibibytes(row['memory_capacity'])}",
-            formula=formula["memory_total"],
-        ),
-        markup.Tile("Deployments that run", f"{found.feasible:,}", f"of {count(found.total)}"),
-    ]
-    st.html(markup.figure_strip(tiles, _BASIS))
+def _draw_strip(found: ServingExploration, row: dict[str, Any], advice: DeploymentRecommendation) -> None:
+    what = "Recommended" if _is_recommended(row, advice) else "Chosen"
+    st.html(markup.head(f"{what}: {deployment_name(row)}", f"{precision_words(row)}; modelled"))
+    st.html(markup.figure_strip(deployment_tiles(found, row), BASIS))
 
 
-def _describe_range(row: Mapping[str, Any], ranges: Mapping[str, FigureRange], name: str, words: str) -> str:
-    """Return the words below a figure, with its range where servers like it were measured."""
-    if name not in ranges:
-        return f"{words}; error unknown"
-    low, high = (format_value(by_name(name), row[name] * factor) for factor in (ranges[name].low, ranges[name].high))
-    return f"{low} to {high}; {words}"
+def _is_recommended(row: Mapping[str, Any], advice: DeploymentRecommendation) -> bool:
+    return advice.row is not None and int(advice.row["id"]) == int(row["id"])
 
 
-def _draw_panel(question: DeploymentsQuestion, found: ServingExploration, row: dict[str, Any], mode: str) -> None:
+def _draw_panel(
+    question: DeploymentsQuestion, row: dict[str, Any], advice: DeploymentRecommendation, mode: str
+) -> None:
     """Draw the chosen deployment in words, and the parts of its decode step."""
-    best = found.best
-    is_best = best is not None and int(best["id"]) == int(row["id"])
-    st.html(markup.head(title(row), "most output per GPU" if is_best else f"deployment {int(row['id']):,}"))
+    is_recommended = _is_recommended(row, advice)
+    name = f"deployment {int(row['id']):,}"
+    st.html(markup.head(deployment_name(row), f"recommended, {name}" if is_recommended else name))
     st.html(markup.chips(chips(row)))
     st.html(
         markup.facts(
@@ -267,9 +213,22 @@ def _draw_panel(question: DeploymentsQuestion, found: ServingExploration, row: d
     show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
     show(request, "serving_request")
-    if not is_best:
+    with st.container(horizontal=True, gap="small"):
+        if not is_recommended:
+            st.button(
+                "Show the recommended",
+                icon=":material/verified:",
+                key="serving_best",
+                on_click=pick_deployment,
+                args=(None,),
+            )
         st.button(
-            "Show the best", icon=":material/star:", key="serving_best", on_click=write_inputs, kwargs={"id": None}
+            "Keep to compare",
+            icon=":material/compare_arrows:",
+            key="serving_keep",
+            help="Shows it below, next to the deployment that you choose after it.",
+            on_click=keep_to_compare,
+            args=(int(row["id"]),),
         )
 
 
@@ -293,7 +252,7 @@ def _draw_nothing_runs(question: DeploymentsQuestion, found: ServingExploration,
                 )
     else:
         st.caption("Neither other limits, weights in 4 bits, nor 64 times the GPUs would help.")
-    near = pd.DataFrame([{**row, "label": title(row)} for row in rows.values()])
+    near = pd.DataFrame([{**row, "label": deployment_name(row)} for row in rows.values()])
     left, right = st.columns([1.6, 1], gap="medium")
     if len(near):
         with left.container(border=True, gap="xsmall"):
@@ -308,11 +267,11 @@ def _describe_reasons(question: DeploymentsQuestion, found: ServingExploration, 
     """Return the reasons in a sentence or two, nearest miss first."""
     late = [code for code in rows if code != "memory"]
     if late:
-        texts = [f"{title(rows[code])}. {rows[code]['reason_text']}" for code in late]
+        texts = [f"{deployment_name(rows[code])}. {rows[code]['reason_text']}" for code in late]
         return f"{found.total:,} deployments were tried. Nearest: {' '.join(texts)}"
     if "memory" in rows:
         return (
-            f"None of {found.total:,} deployments fits. The least demanding is {title(rows['memory'])}. "
+            f"None of {found.total:,} deployments fits. The least demanding is {deployment_name(rows['memory'])}. "
             f"{rows['memory']['reason_text']}"
         )
     return found.obstacle

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -52,7 +53,10 @@ def find_serving(
         typer.Option("--export", metavar="FILE", help="Write every deployment that runs (.csv or .parquet)."),
     ] = None,
 ) -> None:
-    """Find the best way to serve a model: time to first token, time per output token, throughput, memory, cost.
+    """Recommend how to serve a model: deployment, time to first token, time per token, throughput, memory, cost.
+
+    The recommended deployment is the simplest whose output per GPU is within the error of the best, with room in the
+    cache. Limits are 1 s to the first token and 50 ms per token; --ttft none and --tpot none lift them.
 
     Times come from constants fitted to measured kernels and servers; the range of comparable servers is stated. Every
     replica is full and requests do not wait in a queue.
@@ -71,12 +75,16 @@ def find_serving(
     Examples:
       shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256
       shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 4000 --output 500 --ttft 0.5 --tpot 0.03
+      shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --changes
+      shardscape inference llama-3-70B h100_80g_sxm --procs 8 --prompt 1024 --output 256 --other-system h200_141g_sxm
       shardscape inference deepseek-v3 h200_141g_sxm --num-procs 64 --prompt 2000 --output 500 --frontier --json
 
     \b
-    JSON is the answer to the question find_deployments: total, feasible, rejected_by_reason (a number per reason),
-    best (the most output per processor, with all figures), ranges of it, top or frontier, nearest (per reason the
-    deployment that misses least), units and more. Times are in seconds, sizes in bytes; null means unknown.
+    JSON is the answer to the question find_deployments: recommended (with all figures), reason, alternatives (each with
+    its reason), changes (after --changes), comparison (after --beside or --other-system), total, feasible,
+    rejected_by_reason (a number per reason), best (the most output per processor), ranges of it, top or frontier,
+    nearest (per reason the deployment that misses least), units and more. Times are in seconds, sizes in bytes; null
+    means unknown.
 
     Exit code 1 when nothing runs within the limits.
     """
@@ -123,6 +131,7 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()
         write_line(text_table(("rejected because", "deployments"), [(by_code(c).label, f"{n:,}") for c, n in reasons]))
+    _print_recommendation(found, asked)
     rows = found.frontier if asked.frontier else found.top(asked.top, asked.by)
     if len(rows):
         write_line()
@@ -141,6 +150,47 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
             row = found.evaluate_ids([number]).iloc[0]
             write_line(f"{by_code(code).label}, nearest: {row['reason_text']}")
             write_line(_serving_table(row.to_frame().T))
+
+
+def _print_recommendation(found: ServingExploration, asked: DeploymentsQuestion) -> None:
+    """Print the recommended deployment with its reason, what changes of the question do, and a second deployment."""
+    from engine.questions.serving import choose_deployment, compare_with_second
+    from engine.serving import by_name, deployment_name, recommend_deployment, try_changes
+
+    recommended = recommend_deployment(found, asked.cache_room)
+    first = recommended.row if asked.chosen is None else choose_deployment(found, asked.chosen)
+    if recommended.row is not None:
+        write_line()
+        write_line(f"Recommended: {deployment_name(recommended.row)} (id {int(recommended.row['id'])})")
+        write_line(recommended.reason)
+        for name in recommended.at_risk:
+            write_line(f"{by_name(name).label} may miss its limit: the upper end of measured servers is above it.")
+        write_line(_serving_table(_table_of([recommended.row])))
+    if asked.chosen is not None and first is not None:
+        write_line()
+        write_line(f"Chosen: {deployment_name(first)}")
+        write_line(_serving_table(_table_of([first])))
+    if asked.changes:
+        write_line()
+        lines = [
+            (each.words, "-" if (row := each.recommendation.row) is None else deployment_name(row), each.verdict)
+            for each in try_changes(found, recommended)
+        ]
+        write_line(text_table(("change", "recommended", "effect"), lines, left=(0, 1, 2)))
+    compared = None if first is None else compare_with_second(asked, found, first)
+    if compared is not None:
+        comparison, there = compared
+        write_line()
+        write_line(f"Compared with {deployment_name(comparison.other)} on {there.system.title or there.system.name}")
+        write_line(comparison.sentence)
+        write_line(_serving_table(_table_of([comparison.one, comparison.other])))
+
+
+def _table_of(rows: list[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return rows as a table."""
+    import pandas
+
+    return pandas.DataFrame([dict(row) for row in rows])
 
 
 def _describe_ranges(found: ServingExploration) -> list[str]:

@@ -107,7 +107,7 @@ def export_execution(
     if fastest and row:
         raise LaunchError(f"--fastest is row 0 and --row is {row}; give one of them.")
     if is_serving_target(str(asked.said["framework"])):
-        _export_deployment(asked, serving, execution, row, prefill, stated or [], out, json)
+        _export_deployment(asked, serving, execution, 0 if fastest else row, prefill, stated or [], out, json)
         return
     near = near_matches(str(asked.said["framework"]), [*FRAMEWORKS, *TARGETS])
     if near and near[0] in TARGETS:
@@ -162,10 +162,10 @@ def _export_deployment(
 
     if asked.said["nodes"] is not None:
         raise LaunchError("--nodes is about executions; give --gpus-per-node for a deployment.")
-    own, named = (dict[str, Any](), None) if file is None else _deployment_in(file, row or 0)
+    own, named = (dict[str, Any](), None) if file is None else _deployment_in(file, row)
     other = own.pop("prefill", None)
     if prefill is not None:
-        other = _deployment_in(prefill, 0)[0]
+        other = _deployment_in(prefill, None)[0]
     network = asked.said["model"] or (models.to_document(named) if isinstance(named, models.Model) else named)
     if network is None:
         raise LaunchError("Nothing names the model; give it with --model.")
@@ -189,10 +189,14 @@ def _export_deployment(
     _print_lists(made.title, made.version, lists)
 
 
-def _deployment_in(file: Path, row: int) -> tuple[dict[str, Any], ModelLike | None]:
+def _deployment_in(file: Path, place: int | None) -> tuple[dict[str, Any], ModelLike | None]:
     """Return a deployment of a file, and the model that the file names; of two pools, the one that decodes, with the
-    other as `prefill`."""
-    document = _results_in(file)
+    other as `prefill`. Without a place it is the one that the file's question chose, or else the recommended one."""
+    document, row = _results_in(file), place or 0
+    if isinstance(document, dict) and place is None:
+        for name in ("chosen", "recommended"):
+            if isinstance(document.get(name), dict):
+                return dict(document[name]), _model_in(document, str(file))
     if isinstance(document, dict) and document.get("recommended") == "disaggregated":
         pairs = (document.get("disaggregated") or {}).get("top") or []
         if row < len(pairs):

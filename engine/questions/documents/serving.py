@@ -29,6 +29,11 @@ ENGINE_NAMES: Final = ("vllm", "sglang", "trtllm")
 SERVING_TARGETS: Final = (*ENGINE_NAMES, "kubernetes", "llm-d", "dynamo")
 """Targets of `engine.launch.write_deployment`."""
 _ENGINES: Final = "|".join(ENGINE_NAMES)
+FIRST_TOKEN_S: Final = 1.0
+PER_TOKEN_S: Final = 0.05
+"""Service level of questions without limits of their own [s]. A second is the limit up to which the flow of thought
+stays (Nielsen 1993, Usability Engineering, section 5.5); 20 tokens per second are several times the speed of reading.
+Source: stated by us."""
 
 Deployment = Annotated[
     dict[str, bool | int | float | str | None],
@@ -56,11 +61,27 @@ class ServedModel(Document):
         description="Tokens that a request generates."
     )
     time_to_first_token_s: Annotated[
-        Limit | None, Asked("First token", "s", option="ttft", parameter="ttft", parameter_unit="ms")
-    ] = Field(default=None, description="Limit on the time to first token; none by default.")
+        Limit | None,
+        Asked(
+            "First token",
+            "s",
+            option="ttft",
+            parameter="ttft",
+            parameter_unit="ms",
+            option_help="Limit on the time to first token.",
+        ),
+    ] = Field(default=FIRST_TOKEN_S, description="Limit on the time to first token; null for none.")
     time_per_output_token_s: Annotated[
-        Limit | None, Asked("Per token", "s", option="tpot", parameter="tpot", parameter_unit="ms")
-    ] = Field(default=None, description="Limit on the time per output token; none by default.")
+        Limit | None,
+        Asked(
+            "Per token",
+            "s",
+            option="tpot",
+            parameter="tpot",
+            parameter_unit="ms",
+            option_help="Limit on the time per output token.",
+        ),
+    ] = Field(default=PER_TOKEN_S, description="Limit on the time per output token; null for none.")
     limits: Annotated[
         dict[str, Any],
         Accepts("an object with limits by field name"),
@@ -129,6 +150,32 @@ class DeploymentsQuestion(ServedModel):
     )
     frontier: bool = Field(
         default=False, description="List the frontier of output per processor and per user instead of the best."
+    )
+    cache_room: Annotated[float, Number(0, 10), Asked("Room in cache", parameter="room")] = Field(
+        default=0.1,
+        description="Share of its requests at once for which the cache of the recommended deployment has room in "
+        "addition; 0.1 by default.",
+    )
+    changes: Annotated[bool, Asked("Changes")] = Field(
+        default=False,
+        description="Recommend a deployment also with one more GPU, replica or node, half the context, and half of "
+        "each limit.",
+    )
+    chosen: Annotated[Annotated[int, Whole(0, 2**53)] | None, Asked("Deployment", parameter="id")] = Field(
+        default=None, description="Id of the deployment to look at; the recommended one by default."
+    )
+    beside: Annotated[
+        Annotated[int, Whole(0, 2**53)] | None,
+        Asked("Compare with", option_help="Id of a second deployment, of the other system if one is given."),
+    ] = Field(
+        default=None,
+        description="Id of a second deployment, compared with the first; that of `other_system`, if given, where the "
+        "recommended one is the default.",
+    )
+    other_system: Annotated[
+        Named | None, Asked("Other system", option_help="Library name or JSON file of a system to compare with.")
+    ] = Field(
+        default=None, description="System of the second deployment, by name or as a document; the same by default."
     )
 
     @field_validator("by")

@@ -332,6 +332,10 @@ COMES_BACK = {
         "dashboard/pages/test_schedules",
         "files_of_a_schedule_come_back",
     ),
+    "pages/serving/recommended 'serving_report'": (
+        "dashboard/pages/test_serving",
+        "the_report_has_the_figures_of_the_page",
+    ),
     "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
     "widgets/launch f'{key}_download_{number}'": ("engine/launch/test_round_trip", "what_is_written_reads_back"),
     "widgets/share key": ("dashboard/pages/test_scenarios", "opening_a_file"),
@@ -449,7 +453,8 @@ def same_deployments(about: Mapping[str, Any], rows: pd.DataFrame, expected: pd.
 
 
 def test_the_command_line_s_deployments_come_back(tmp_path: Path, shardscape: Command) -> None:
-    asked = ("inference", "llama-3-8B", "h100_80g_sxm", "--num-procs", "8", "--prompt", "1000", "--output", "100")
+    asked: tuple[str, ...] = ("inference", "llama-3-8B", "h100_80g_sxm", "--num-procs", "8", "--prompt", "1000")
+    asked += ("--output", "100", "--ttft", "none", "--tpot", "none")
     found = serving.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=1000, output=100)
     about = {
         "model": models.to_document(found.model),

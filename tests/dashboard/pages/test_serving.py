@@ -8,6 +8,7 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,19 @@ from streamlit.testing.v1 import AppTest
 import hardware
 import models
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
+from dashboard.files.serving_report import build_report
 from dashboard.link.catalogue import usable_models
 from dashboard.pages import registry
-from dashboard.pages.serving.queries import curves, per_degree, title
 from dashboard.pages.serving.tables import COLUMNS, deployments_file
+from dashboard.queries.serving import curves, per_degree, refused_part
 from dashboard.words.numbers import format_value
 from engine import serving
-from engine.serving import MEMORY_PARTS, STEP_PARTS, ServingExploration, by_name
+from engine.questions.documents.serving import DeploymentsQuestion
+from engine.serving import MEMORY_PARTS, STEP_PARTS, ServingExploration, by_name, deployment_name
 from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
+LEVEL: dict[str, Any] = {"time_to_first_token": 1.0, "time_per_output_token": 0.05}
+"""Limits of the page without others [s]."""
 QUESTION: dict[str, Any] = {"num_procs": 8, "prompt": 1000, "output": 200}
 LINK = {
     "serving_model": "llama-3-70B",
@@ -44,12 +49,12 @@ FEW = {**LINK, "serving_model": "llama-3-8B", "serving_procs": "2"}
 
 @pytest.fixture(scope="module")
 def found() -> ServingExploration:
-    return serving.explore("llama-3-70B", "h100_80g_sxm", **QUESTION)
+    return serving.explore("llama-3-70B", "h100_80g_sxm", **QUESTION, **LEVEL)
 
 
 @functools.cache
 def few() -> ServingExploration:
-    return serving.explore("llama-3-8B", "h100_80g_sxm", **{**QUESTION, "num_procs": 2})
+    return serving.explore("llama-3-8B", "h100_80g_sxm", **{**QUESTION, "num_procs": 2}, **LEVEL)
 
 
 def run(link: Mapping[str, str] | None = None) -> AppTest:
@@ -96,9 +101,9 @@ def test_it_starts_with_the_scenarios_model_and_system():
     assert "modelled" in html(page)
 
 
-def test_tiles_are_the_best_deployment(found: ServingExploration):
+def test_tiles_are_the_recommended_deployment(found: ServingExploration):
     page = opened()
-    best = found.best
+    best = serving.recommend_deployment(found).row
     assert best is not None
     text = html(page)
     for name in (
@@ -111,7 +116,7 @@ def test_tiles_are_the_best_deployment(found: ServingExploration):
     ):
         column = by_name(name)
         assert format_value(column, best[name]) in text, name
-    assert f"Best: {title(best)}" in text
+    assert f"Recommended: {deployment_name(best)}" in text
     assert f"Deployments that run {found.feasible:,}, of {found.total:,}" in text
     assert "Modelled with constants" in text
 
@@ -139,12 +144,21 @@ def test_limits_of_the_link_are_the_engines(found: ServingExploration):
     assert 0 < expected.feasible != found.feasible
     text = html(page)
     assert f"Deployments that run {expected.feasible:,}, of {expected.total:,}" in text
-    assert format_value(by_name("cost_per_million_tokens"), expected.best["cost_per_million_tokens"]) in text
+    row = serving.recommend_deployment(expected).row
+    assert format_value(by_name("cost_per_million_tokens"), row["cost_per_million_tokens"]) in text
     assert "at the price given" in text
 
 
 def test_marks_are_the_frontiers_of_every_degree(found: ServingExploration):
     drawn = figure(opened(), "serving_plot")["data"]
+    (refused,) = [trace for trace in drawn if trace["name"] == "refused"]
+    missing = found.refused.sort_values("tokens_per_s_per_user")
+    # Four times slower than the slowest within the limits is not drawn.
+    missing = missing[missing["tokens_per_s_per_user"] >= found.table["tokens_per_s_per_user"].min() / 4]
+    assert len(missing) > 3
+    np.testing.assert_allclose(refused["x"], missing["tokens_per_s_per_user"])
+    np.testing.assert_allclose(refused["y"], missing["tokens_per_s_per_processor"])
+    drawn = [trace for trace in drawn if trace["name"].startswith("TP")]
     assert [trace["name"] for trace in drawn] == [f"TP {t}" for t in sorted(found.table["tensor_par"].unique())]
     table = found.table.set_index("id")
     ids = [point[0] for trace in drawn for point in trace["customdata"]]
@@ -161,19 +175,19 @@ def test_marks_are_the_frontiers_of_every_degree(found: ServingExploration):
         for point, size in zip(trace["customdata"], trace["marker"]["size"], strict=True)
     }
     large = {number for number, size in sizes.items() if size > 4}
-    assert large == set(found.frontier["id"]) | {found.best["id"]}
+    assert large - {serving.recommend_deployment(found).row["id"]} == set(found.frontier["id"])
 
 
 def test_a_picked_deployment_is_shown_and_the_best_comes_back(found: ServingExploration):
     other = int(found.frontier["id"].iloc[0])
     page = run({**LINK, "serving_id": str(other)})
     row = found.evaluate_ids([other]).iloc[0]
-    assert f"Chosen: {title(row)}" in html(page)
+    assert f"Chosen: {deployment_name(row)}" in html(page)
     assert format_value(by_name("time_per_output_token"), row["time_per_output_token"]) in html(page)
     page.button(key="serving_best").click()
     again(page)
     assert "serving_id" not in url(page)
-    assert "Best: " in html(page)
+    assert "Recommended: " in html(page)
 
 
 def test_another_question_gives_up_what_was_picked(found: ServingExploration):
@@ -181,7 +195,7 @@ def test_another_question_gives_up_what_was_picked(found: ServingExploration):
     page.number_input(key="_serving_procs").set_value(4)
     again(page)
     assert "serving_id" not in url(page)
-    expected = serving.explore("llama-3-70B", "h100_80g_sxm", **{**QUESTION, "num_procs": 4})
+    expected = serving.explore("llama-3-70B", "h100_80g_sxm", **{**QUESTION, "num_procs": 4}, **LEVEL)
     assert f"of {expected.total:,}" in html(page)
 
 
@@ -192,6 +206,11 @@ def test_inputs_become_part_of_the_link():
     assert url(page)["serving_tpot"] == "40"
     assert "limit 40 ms" in plainly(html(page))
     page.number_input(key="_serving_tpot").set_value(None)
+    again(page)
+    assert url(page)["serving_tpot"] == "none"
+    assert "no limit" in plainly(html(page))
+    page = run({**FEW, "serving_tpot": "none"})
+    page.number_input(key="_serving_tpot").set_value(50.0)
     again(page)
     assert "serving_tpot" not in url(page)
     page.selectbox(key="_serving_model").set_value("llama-2-7B")
@@ -211,7 +230,7 @@ def test_nothing_fits_and_each_change_helps():
         page.button(key=f"serving_change_{position}").click()
         again(page)
         assert not page.warning
-        assert "Best: " in html(page)
+        assert "Recommended: " in html(page)
 
 
 def test_two_limits_that_no_deployment_meets_give_way_together() -> None:
@@ -261,7 +280,7 @@ def test_limits_that_nothing_meets_name_the_nearest():
     label = page.button(key="serving_change_0").label
     assert label.startswith(f"Allow each token {np.ceil(1e4 * nearest) / 10:g} ms")
     page.button(key="serving_change_0").click()
-    assert "Best: " in html(again(page))
+    assert "Recommended: " in html(again(page))
 
 
 def test_a_prompt_beyond_the_context_can_be_shortened():
@@ -270,7 +289,7 @@ def test_a_prompt_beyond_the_context_can_be_shortened():
     page.button(key="serving_change_0").click()
     again(page)
     assert int(url(page)["serving_prompt"]) + int(url(page).get("serving_output", 256)) <= 8192
-    assert "Best: " in html(page)
+    assert "Recommended: " in html(page)
 
 
 def test_links_full_of_nonsense_show_the_defaults():
@@ -288,7 +307,7 @@ def test_links_full_of_nonsense_show_the_defaults():
             "serving_launch": "graphs,magic",
         }
     )
-    assert "Best: " in html(page)
+    assert "Recommended: " in html(page)
     assert page.selectbox(key="_serving_model").value == "llama-3.1-70B"
 
 
@@ -322,7 +341,7 @@ def test_downloads_have_every_deployment(found: ServingExploration, kind: str):
     assert {about["units"][name] for name in ("graph_memory", "collective_latency")} == {"bytes", "s"}
     # From the file alone the same deployments are found again.
     model, system = models.load_document(about["model"]), hardware.load_document(about["system"])
-    asked = {name: about[name] for name in ("num_procs", "prompt", "output")}
+    asked = {name: about[name] for name in (*QUESTION, *LEVEL)}
     redone = serving.explore(model, system, **asked)
     assert redone.table["id"].tolist() == found.table["id"].tolist()
     assert rows["id"].tolist() == found.table["id"].tolist()
@@ -397,3 +416,41 @@ def test_two_pools_are_compared_with_one():
     page = run({**LINK, "serving_users": "40", "serving_disaggregated": "yes"})
     assert not page.info
     assert not page.exception
+
+
+def test_the_limit_per_token_is_a_line_and_the_slower_part_is_shaded(found: ServingExploration) -> None:
+    chart = serving_frontier(curves(found), refused=refused_part(found), limits=(1.0, 0.05))
+    band, line = chart.figure.layout.shapes
+    assert (line.x0, line.x1, band.x1) == (20.0, 20.0, 20.0)
+    assert "limit 50 ms per token" in plainly(" ".join(note.text for note in chart.figure.layout.annotations))
+    assert "miss a limit" in chart.alt
+    assert not serving_frontier(curves(found), limits=(1.0, None)).figure.layout.shapes
+
+
+def test_changes_and_a_second_deployment_are_the_engines(found: ServingExploration) -> None:
+    advice = serving.recommend_deployment(found)
+    best = found.best
+    assert best is not None
+    page = run({**LINK, "serving_beside": str(best["id"])})
+    (shown,) = [table.value for table in page.dataframe if "Effect" in table.value]
+    changed = serving.try_changes(found, advice)
+    assert shown["Change"].tolist() == ["As asked", *(each.words for each in changed)]
+    assert shown["Effect"].tolist() == ["", *(each.verdict for each in changed)]
+    compared = serving.compare_deployments(advice.row, best)
+    assert compared.sentence in plainly(" ".join(each.value for each in page.markdown)).replace("\\", "")
+    wrong = run({**LINK, "serving_beside": "99999999"})
+    assert "does not exist" in wrong.warning[0].value.replace("\\", "")
+
+
+def test_the_report_has_the_figures_of_the_page(found: ServingExploration) -> None:
+    advice = serving.recommend_deployment(found)
+    question = DeploymentsQuestion(model="llama-3-70B", system="h100_80g_sxm", **QUESTION)
+    changed = serving.try_changes(found, advice)
+    pair = serving.compare_deployments(advice.row, found.best), found
+    text = plainly(build_report(question, found, advice, advice.row, changed, pair, "http://x/serving").decode())
+    for words in (advice.reason, deployment_name(advice.row), pair[0].sentence, "http://x/serving"):
+        assert plainly(escape(words)) in text
+    for name in ("time_to_first_token", "cost_per_million_tokens"):
+        assert plainly(format_value(by_name(name), advice.row[name])) in text
+    assert all(each.verdict in text for each in changed)
+    assert "<link" not in text.split("<script")[0]

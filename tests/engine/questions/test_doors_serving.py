@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from engine import ExplorationCancelled, serving
 from engine.questions import VERBS, Bounds, Context, QuestionError, answer
-from tests.dashboard.page_runs import figure, html, page_alone
+from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
 MODEL, SYSTEM = "llama-3-8B", "h100_80g_sxm"
 QUESTION: dict[str, Any] = {
@@ -80,10 +80,67 @@ def test_every_door_has_the_same_deployments(shardscape: Callable[..., tuple[int
     marks = {
         point[0]: (x, y)
         for trace in figure(page, "serving_plot")["data"]
+        if trace["name"].startswith("TP")
         for point, x, y in zip(trace["customdata"], trace["x"], trace["y"], strict=True)
     }
     for row in front:
         assert marks[row["id"]] == (row["tokens_per_s_per_user"], row["tokens_per_s_per_processor"])
+
+
+def test_recommendation_changes_and_comparison_are_the_same_at_every_door(
+    shardscape: Callable[..., tuple[int, str, str]],
+) -> None:
+    question = {
+        **{name: QUESTION[name] for name in ("model", "system", "num_procs", "prompt", "output")},
+        "time_per_output_token_s": None,
+        "cache_room": 0.5,
+        "changes": True,
+        "other_system": "h200_141g_sxm",
+    }
+    found = answer("find_deployments", question)
+    python = serving.explore(MODEL, SYSTEM, num_procs=4, prompt=1000, output=200, time_to_first_token=1.0)
+    advice = serving.recommend_deployment(python, 0.5)
+    assert advice.row is not None
+    assert found["time_per_output_token_limit"] is None
+    assert (found["recommended"]["id"], found["reason"]) == (advice.row["id"], advice.reason)
+    assert [each["verdict"] for each in found["changes"]] == [
+        each.verdict for each in serving.try_changes(python, advice)
+    ]
+    assert found["comparison"]["one"] == found["recommended"]
+    options = ("--num-procs", 4, "--prompt", 1000, "--output", 200, "--tpot", "none", "--cache-room", 0.5, "--changes")
+    code, out, _ = shardscape("inference", MODEL, SYSTEM, *options, "--other-system", "h200_141g_sxm", "--json")
+    assert code == 0
+    assert {**json.loads(out), "seconds": 0, "frontier": None, "top": 0} == {**found, "seconds": 0, "top": 0}
+    code, out, _ = shardscape("inference", MODEL, SYSTEM, *options, "--other-system", "h200_141g_sxm")
+    assert code == 0
+    assert advice.reason in out
+    assert found["comparison"]["sentence"] in out
+    assert all(each["verdict"] in out for each in found["changes"])
+
+    page = page_alone("serving")
+    page.session_state["_url"] = {
+        "serving_model": MODEL,
+        "serving_system": SYSTEM,
+        "serving_procs": "4",
+        "serving_prompt": "1000",
+        "serving_output": "200",
+        "serving_tpot": "none",
+        "serving_room": "0.5",
+        "serving_other_system": "h200_141g_sxm",
+    }
+    page.run()
+    assert not page.exception
+    assert advice.reason in html(page)
+    shown = plainly(" ".join(each.value for each in page.markdown)).replace("\\", "")
+    assert found["comparison"]["sentence"] in shown
+    (table,) = [each.value for each in page.dataframe if "Effect" in each.value]
+    assert table["Effect"].tolist()[1:] == [each["verdict"] for each in found["changes"]]
+
+    chosen = answer("find_deployments", {**question, "chosen": 0, "beside": 1, "other_system": None, "changes": False})
+    assert (chosen["chosen"]["id"], chosen["comparison"]["other"]["id"]) == (0, 1)
+    for wrong, words in (({"chosen": 10**9}, "does not exist"), ({"cache_room": -1}, "a number from 0 to 10")):
+        with pytest.raises(QuestionError, match=words):
+            answer("find_deployments", {**question, **wrong})
 
 
 def test_bounds_hold_and_a_question_can_be_stopped() -> None:

@@ -11,6 +11,8 @@ from engine import serving
 
 ARGUMENTS = ("inference", "llama-3-70B", "h100_80g_sxm", "--num-procs", "8", "--prompt", "1000", "--output", "200")
 SAME = {"num_procs": 8, "prompt": 1000, "output": 200}
+LEVEL = {"time_to_first_token": 1.0, "time_per_output_token": 0.05}
+"""Limits of a question that states none [s]."""
 
 
 def test_json_is_the_engines_answer(shardscape):
@@ -35,7 +37,7 @@ def test_json_is_the_engines_answer(shardscape):
     assert document["best"]["cost_per_million_tokens"] == pytest.approx(expected.best["cost_per_million_tokens"])
     assert [row["id"] for row in document["top"]] == expected.top(2)["id"].tolist()
     frontier = json.loads(shardscape(*ARGUMENTS, "--frontier", "--json")[1])["frontier"]
-    everything = serving.explore("llama-3-70B", "h100_80g_sxm", **SAME)
+    everything = serving.explore("llama-3-70B", "h100_80g_sxm", **SAME, **LEVEL)
     assert [row["id"] for row in frontier] == everything.frontier["id"].tolist()
 
 
@@ -76,7 +78,7 @@ def test_export(shardscape, tmp_path, suffix, read):
     code, _, err = shardscape(*ARGUMENTS, "--top", 0, "--export", path)
     assert code == 0
     assert str(path) in err
-    rows, expected = read(path), serving.explore("llama-3-70B", "h100_80g_sxm", **SAME).table
+    rows, expected = read(path), serving.explore("llama-3-70B", "h100_80g_sxm", **SAME, **LEVEL).table
     assert rows.columns.tolist() == expected.columns.tolist()
     assert rows["id"].tolist() == expected["id"].tolist()
     assert rows["launch"].tolist() == expected["launch"].tolist()
