@@ -173,7 +173,7 @@ def test_calculon_has_no_excess_of_memory() -> None:
 
 def test_runs_that_ran_are_counted_by_their_fit() -> None:
     table = validate()
-    predicted = table["status"] == "predicted"
+    predicted = table["predicted_mem_gib"].notna()  # left open also where notes put tensors on the host
     assert (table["memory_fit"] == "")[~predicted].all()
     assert set(table.loc[predicted, "memory_fit"]) <= {"fits", "may not fit", "may fit", "does not fit"}
     refused = (table["memory_fit"] == "does not fit").sum() / predicted.sum()
