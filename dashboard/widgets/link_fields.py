@@ -244,7 +244,7 @@ def draw_decimal(
     st.number_input(
         label or field.label,
         min_value=0.0 if field.default == 0 or field.declared.takes_zero else 0.0001,
-        max_value=9_999_999.0,
+        max_value=9_999_999.0 if field.most is None else min(float(field.most), 9_999_999.0),
         value=None if clearable else value,
         step=step,
         key=key,
