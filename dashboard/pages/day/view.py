@@ -177,7 +177,7 @@ def _describe_reserved(day: ServedDay) -> str:
     if not day.reserved:
         return "on demand is cheaper"
     hours, cost = plain(day.break_even_hours), plain(day.cost_with(0), 4)
-    return f"each used more than {hours} h a day; with none reserved {cost} USD"
+    return f"paid all day, each used more than {hours} h; with none reserved {cost} USD"
 
 
 def _latency_tiles(found: ServingDays, day: ServedDay) -> list[markup.Tile]:
