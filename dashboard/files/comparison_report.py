@@ -91,13 +91,13 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     heads = "".join(
         f"<section><h2>{side.letter}: {escape(names[side.letter])}</h2>"
         f'<p class="muted">{escape(words[side.letter][1])}</p><p>{escape(sentence(side.scenario))}</p>'
-        f"{figure_strip(key_figures(side.exploration, side.best), basis(side.scenario, side.best))}"
+        f"{figure_strip(key_figures(side.exploration, side.best, _role_of(side)), basis(side.scenario, side.best))}"
         f"{_how_far(side)}</section>"
         for side in sides
     )
     rest = "".join(
         f"<h2>{side.letter}: {escape(names[side.letter])}</h2>{subjects(side.scenario)}"
-        f"<h3>Assumptions and versions</h3><ul>{assumptions(side.exploration)}</ul>"
+        f"<h3>Assumptions and versions</h3><ul>{assumptions(side.exploration, side.best)}</ul>"
         for side in sides
     )
     name = " against ".join(dict.fromkeys(name_of(side.scenario) for side in sides))
@@ -107,6 +107,11 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
         f"{whole('comparison', comparison.to_document(), address)}"
     )
     return page(name, body, data).encode("utf-8", "replace")
+
+
+def _role_of(side: Side) -> FiguresOf:
+    """Return the role of the execution that is compared."""
+    return "fastest" if side.shown is None else side.shown.figures_of
 
 
 def _how_far(side: Side) -> str:

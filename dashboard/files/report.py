@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from dashboard.charts.elements.markup import figure_strip, head, stylesheet
+from dashboard.charts.elements.markup import doubts_line, figure_strip, head, stylesheet
 from dashboard.charts.elements.template import CONFIG
 from dashboard.compat import plotly_figures
 from dashboard.files.exports import version
 from dashboard.files.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
-from dashboard.queries.accuracy import EXPLAINED, basis, label_of
+from dashboard.queries.accuracy import EXPLAINED, basis, doubts, label_of
 from dashboard.queries.document_sheets import changes_in_words, lineage, not_represented, sheet
+from dashboard.queries.figures import choose_execution
 from dashboard.queries.nearest_fit import how_far, ways
-from dashboard.queries.tie_breaking import best_of
 from dashboard.settings import STATIC
 from dashboard.words.glossary import words
 from dashboard.words.limits import in_words
@@ -32,6 +32,8 @@ from engine.columns import choice_label
 from engine.cost_models.registry import cost_model_of
 from engine.cost_models.words import told_not_measured
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
+from engine.questions.documents.explorations import FiguresQuestion
+from engine.recommendation import FiguresOf, ShownExecution
 
 __all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
 
@@ -78,21 +80,26 @@ pre { font-size: 12px; overflow: auto; max-height: 480px; padding: 12px;
 """
 
 
-def build(exploration: Exploration, address: str = "", title: str = "") -> bytes:
+def build(exploration: Exploration, address: str = "", title: str = "", asked: FiguresQuestion | None = None) -> bytes:
     """Returns the report of an exploration as a UTF-8 HTML document.
 
-    address: link to the scenario, printed as text. title: instead of one made from model and system.
+    address: link to the scenario, printed as text. title: instead of one made from model and system. asked: whose
+    figures it shows, the recommended or the fastest execution's, and the terms of the recommendation; recommended if
+    None.
     """
     scenario = exploration.scenario
-    best = best_of(exploration)
+    shown = choose_execution(exploration, asked or FiguresQuestion()).shown
+    best = None if shown is None else dict(shown.execution)
+    figures_of = "fastest" if shown is None else shown.figures_of
     places, data = drawn(figures(exploration, best))
     name = title or name_of(scenario)
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(sentence(scenario))}</p>"
-        f"{figure_strip(key_figures(exploration, best), basis(scenario, best))}"
-        f"{_answer_section(exploration, best)}<h2>Figures</h2>{places}"
+        f"{figure_strip(key_figures(exploration, best, figures_of), basis(scenario, best))}"
+        f"{_doubts_section(scenario, shown)}"
+        f"{_answer_section(exploration, best, figures_of)}<h2>Figures</h2>{places}"
         f"{_table_section(exploration, best)}{subjects(scenario)}"
-        f"<h2>Assumptions and versions</h2><ul>{assumptions(exploration)}</ul>"
+        f"<h2>Assumptions and versions</h2><ul>{assumptions(exploration, best)}</ul>"
         f"{whole('scenario', scenario.to_document(), address)}"
     )
     return page(name, body, data).encode("utf-8", "replace")
@@ -171,14 +178,23 @@ def sentence(scenario: Scenario) -> str:
     )
 
 
-def _answer_section(exploration: Exploration, best: dict[str, Any] | None) -> str:
+def _doubts_section(scenario: Scenario, shown: ShownExecution | None) -> str:
+    """Return what speaks against the execution of the report; empty for most."""
+    if shown is None:
+        return ""
+    told = (*([shown.remark] if shown.remark else []), *doubts(scenario, shown.execution))
+    return doubts_line(told) if told else ""
+
+
+def _answer_section(exploration: Exploration, best: dict[str, Any] | None, figures_of: FiguresOf) -> str:
     if best is None:
         far = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(how_far(exploration)))
         found = ways(exploration.scenario, exploration.key)
         help_words = f"<p>What would make it run: {escape(' · '.join(found))}.</p>" if found else ""
         return f"<p>{far} The map says how far each cell is from fitting.</p>{help_words}"
     table = best_table(best, exploration.scenario.system)
-    return f"<h2>The best execution</h2>{table}{_glossary_section(exploration.scenario)}"
+    role = "recommended" if figures_of == "recommended" else "best"
+    return f"<h2>The {role} execution</h2>{table}{_glossary_section(exploration.scenario)}"
 
 
 def _glossary_section(scenario: Scenario) -> str:
@@ -193,7 +209,7 @@ def _glossary_section(scenario: Scenario) -> str:
 def _table_section(exploration: Exploration, best: dict[str, Any] | None) -> str:
     if best is None:
         return ""
-    return f'<h2>The best executions</h2><div class="wide">{top_table(exploration)}</div>'
+    return f'<h2>The fastest executions</h2><div class="wide">{top_table(exploration)}</div>'
 
 
 def subjects(scenario: Scenario) -> str:
@@ -211,8 +227,8 @@ def subjects(scenario: Scenario) -> str:
     return "".join(parts)
 
 
-def assumptions(exploration: Exploration) -> str:
-    """Return formulas, basis of the figures, and versions, as list items."""
+def assumptions(exploration: Exploration, shown: Mapping[str, Any] | None) -> str:
+    """Return formulas, basis of the figures, and versions, as list items. shown: execution of the report, or None."""
     scenario = exploration.scenario
     rules = "".join(f"<li><b>{escape(name)}</b> = {escape(text)}</li>" for name, text in formulas(scenario))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -221,7 +237,7 @@ def assumptions(exploration: Exploration) -> str:
     return (
         f"{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
         "at steady state; failures, data loading and contention between collectives are not in it.</li>"
-        f"{_basis_items(scenario, exploration.best)}"
+        f"{_basis_items(scenario, shown)}"
         f"<li>Shardscape {escape(version())}, report of {made}. All {exploration.total:,} executions of the space "
         f"were settled{took}; scenario {exploration.key}.</li>"
     )
@@ -237,14 +253,14 @@ def whole(noun: str, document: dict[str, Any], address: str, opens: str = "on th
     )
 
 
-def _basis_items(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
+def _basis_items(scenario: Scenario, shown: Mapping[str, Any] | None) -> str:
     """The label of the figures in words, and the calibration with its errors and the rates that follow from it."""
     label = label_of(scenario)
     said = f"<li>Times are <b>{label}</b>: {escape(EXPLAINED[label])}</li>"
     if not cost_model_of(scenario).takes_calibration:
         return said
-    unknown = "" if best is None else told_not_measured(scenario.not_measured(best))
-    said += f"<li>The best: {escape(unknown)}</li>" if unknown else ""
+    unknown = "" if shown is None else told_not_measured(scenario.not_measured(shown))
+    said += f"<li>The execution shown: {escape(unknown)}</li>" if unknown else ""
     used = scenario.used_calibration
     errors = "; ".join(
         f"{error.described}: {error.mean_absolute_percent:.1f} % mean, {error.rows:,} rows"

@@ -37,6 +37,7 @@ from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
 from engine.cost_models.registry import cost_model_of, named
 from engine.executions.execution_names import execution_name
+from engine.recommendation import FiguresOf
 from hardware import GIB, System, network_names
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
@@ -66,8 +67,8 @@ class Figure(NamedTuple):
     """HTML below the figure."""
 
 
-def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Tile]:
-    """Returns the headline figures of the best execution and of the space."""
+def key_figures(exploration: Exploration, best: dict[str, Any] | None, figures_of: FiguresOf) -> list[Tile]:
+    """Returns the headline figures of an execution, None if nothing runs, and of the space. figures_of: its role."""
     scenario = exploration.scenario
     space = Tile(
         "Feasible",
@@ -81,7 +82,11 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
     tiles = [
-        Tile("Best throughput", format_value("sample_rate", rate), execution_name(best)),
+        Tile(
+            "Throughput" if figures_of == "recommended" else "Best throughput",
+            format_value("sample_rate", rate),
+            execution_name(best),
+        ),
         Tile(mfu_label(scenario), percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
         Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence")),
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures"),
@@ -176,14 +181,14 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
 
 
 def best_table(best: dict[str, Any], system: System) -> str:
-    """Returns the best execution in words."""
+    """Returns the execution of the report in words."""
     pairs = [("degrees", execution_name(best)), *choices(best, system), ("execution id", f"{int(best['id']):,}")]
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in pairs)
     return f'<table class="ss-sheet"><tbody>{rows}</tbody></table>'
 
 
 def top_table(exploration: Exploration) -> str:
-    """Returns the best executions, one per row; choices in which they do not differ are left out."""
+    """Returns the fastest executions, one per row; choices in which they do not differ are told once."""
     frame = exploration.top(TOP)
     frame = frame.assign(activation_recompute=[recomputed(row, brief=True) for row in frame.to_dict("records")])
     cost_model = exploration.scenario.cost_model
@@ -193,6 +198,15 @@ def top_table(exploration: Exploration) -> str:
         if column.name not in (*_DEGREES, _TOLD, *named(cost_model).columns.implied)
         and frame[column.name].nunique() > 1
     ]
+    same = ", ".join(
+        f"{label} {cells[0]}"
+        for label, _, cells in (
+            _column_cells(column.name, frame[column.name].iloc[:1])
+            for column in fields_of(cost_model)
+            if column.name not in (*_DEGREES, _TOLD, *named(cost_model).columns.implied)
+            and frame[column.name].nunique() == 1
+        )
+    )
     columns = [_column_cells(name, frame[name]) for name in (*_DEGREES, *choices_made, *_RESULTS)]
     heads = "".join(f'<th title="{escape(why)}">{escape(name)}</th>' for name, why, _ in columns)
     rows = "".join(
@@ -200,7 +214,7 @@ def top_table(exploration: Exploration) -> str:
         for line in zip(*(cells for _, _, cells in columns), strict=True)
     )
     return (
-        '<p class="muted">Choices that are the same in all of them are left out; the best execution above has them.</p>'
+        f'<p class="muted">Fastest first, of the whole space. The same in all of them: {escape(same)}.</p>'
         f'<table class="ss-rows"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     )
 

@@ -15,6 +15,7 @@ from dashboard.jobs.server import explorations
 from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import Refused
+from dashboard.link.figures import parse_figures
 from dashboard.link.shared import parse_shared
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets import compared_scenarios
@@ -202,11 +203,11 @@ def _report(scenario: Scenario, found: Comparison | None) -> None:
         if job is None or job.exploration is None:
             return
         explored.append(seen_with(job.exploration, each))
-    address = current_link()
+    address, figures = current_link(), parse_figures().question
 
     def build() -> bytes:
         if found is None:
-            return report.build(explored[0], address)
+            return report.build(explored[0], address, asked=figures)
         return comparison_report.build(found, explored, address)
 
     what = "the scenario" if found is None else f"all {len(found.scenarios)} scenarios"

@@ -20,7 +20,7 @@ from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.link.figures import FiguresView, parse_figures
+from dashboard.link.figures import PARAMETER, FiguresView, parse_figures
 from dashboard.link.shared import parse_shared
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.scenarios import studies
@@ -285,7 +285,7 @@ def _draw_entry(entry: Entry, figures: FiguresView) -> None:
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         if thing.changes:
             st.caption(literal(f"{noun} edited from {thing.derived_from}: {'; '.join(changes_in_words(thing)[:4])}."))
-    _draw_actions(entry)
+    _draw_actions(entry, figures)
 
 
 def _draw_figures(entry: Entry, scenario: Scenario, best: BestExecution, figures: FiguresView) -> None:
@@ -313,7 +313,7 @@ def _draw_figures(entry: Entry, scenario: Scenario, best: BestExecution, figures
         draw_doubts(scenario, shown.execution, shown.remark)
 
 
-def _draw_actions(entry: Entry) -> None:
+def _draw_actions(entry: Entry, figures: FiguresView) -> None:
     scenario = entry.scenario
     assert scenario is not None
     saved = entry.saved
@@ -344,10 +344,11 @@ def _draw_actions(entry: Entry) -> None:
         _draw_duplicate(entry)
         found = explorations().request(scenario, state.watcher()).exploration if _is_explored(entry) else None
         if found is not None:
-            address, exploration = share.link_to(scenario), seen_with(found, scenario)
+            choice = {} if figures.question.figures_of == "recommended" else {PARAMETER: figures.question.figures_of}
+            address, exploration = share.link_to(scenario, view=choice), seen_with(found, scenario)
             st.download_button(
                 "Report",
-                lambda: report.build(exploration, address, entry.title),
+                lambda: report.build(exploration, address, entry.title, figures.question),
                 share.file_name(scenario, ".html"),
                 "text/html",
                 key="scenarios_report",

@@ -87,6 +87,7 @@ def draw(view: WhatIfView, again: Callable[[], None]) -> None:
             )
         )
     with st.container(border=True, gap="xsmall", key="whatif_why"):
+        st.caption("Figures of the fastest execution, before and after.")
         _draw_reasons(view, found)
 
 

@@ -18,6 +18,7 @@ from dashboard.words.numbers import SPACE, format_value, gibibytes
 from engine import Scenario
 from engine.columns import by_name, fields_of
 from engine.executions.execution_names import execution_name
+from engine.questions.documents.explorations import FiguresQuestion
 from tests.dashboard.page_runs import SMALL, exploration
 
 EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
@@ -57,7 +58,7 @@ def test_the_report_holds_the_figures_of_the_engine() -> None:
     found = exploration()
     best = found.best
     assert best is not None
-    text = without_library(report.build(found))
+    text = without_library(report.build(found, asked=FiguresQuestion(figures_of="fastest")))
     page = Page(text)
     plain = unescape(text)
     assert execution_name(best) in plain

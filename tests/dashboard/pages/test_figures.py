@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from dashboard.files import report
 from dashboard.link.figures import FiguresLink
 from dashboard.queries.accuracy import doubts
 from dashboard.queries.recommendation import advice, workers
@@ -173,6 +174,22 @@ def test_the_recommended_of_a_cell_is_the_best_choice_within_it() -> None:
         step = plainly(format_value("total_time", here["total_time"]))
         assert f"<b>{step}</b>" in plainly(html(run("explore", explored(), {"cell": cell})))
         assert f'aria-label="Step time {step}' in plainly(html(run("execution", explored(), {"cell": cell})))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_the_report_of_a_scenario_has_the_figures_of_its_pages(choice: str) -> None:
+    text = report.build(explored(), asked=FiguresQuestion(figures_of=choice)).decode()
+    told = plainly(markup.unescape(re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)))
+    row, labels = expected(choice), tiles_of("execution", choice)
+    assert f'aria-label="Step time {labels["Step time"]}' in told
+    assert f'aria-label="HBM per GPU {labels["HBM"]}' in told
+    label, role = ("Throughput", "recommended") if choice == "recommended" else ("Best throughput", "best")
+    assert f'aria-label="{label} {plainly(format_value("sample_rate", row["sample_rate"]))}' in told
+    assert f"The {role} execution" in told
+    assert f"<td>{execution_name(row)}</td>" in told
+    for each in doubts(explored().scenario, row):
+        assert plainly(each) in told
+    assert ("May not fit" in told) == (choice == "fastest")
 
 
 def test_all_questions_and_links_have_the_same_choice() -> None:
