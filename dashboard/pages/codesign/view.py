@@ -230,6 +230,7 @@ def _draw_strip(asked: DesignAnswers) -> None:
         tiles.append(markup.Tile("On the front", f"{len(asked.front):,}", _describe_objectives(asked)))
     tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
     st.html(markup.figure_strip(tiles, basis_of(found, asked.front[NUMBER].tolist()[:MOST_TOLD], asked.of)))
+    st.caption("Figures of the fastest execution of each design.")
     if not found.complete:
         st.markdown(f"Answers cover the {counted(len(asked.designs), 'design')} searched so far.")
 
