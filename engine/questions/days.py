@@ -13,6 +13,7 @@ from engine.questions.bounds import Context
 from engine.questions.documents.days import DayQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
+from engine.questions.services import asked_limits
 from engine.questions.serving import serving_assumptions
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import FIELDS, ServiceLoad, not_represented, size_service
@@ -79,30 +80,21 @@ def find_asked_day(asked: DayQuestion, *, progress: Progress = unheard, cancel: 
     Raises `QuestionError` for a question without a demand or with two, and as `size_asked_service` does.
     """
     demand = _asked_demand(asked)
-
-    def size(level: str, first: float | None, each: float | None, whole: float | None) -> Any:
-        return size_service(
-            found_model(asked.model),
-            found_system(asked.system),
-            load=ServiceLoad(SIZED_RATE, None, asked.arrival_cv, asked.prompt_cv, asked.output_cv),
-            prompt=asked.prompt,
-            output=asked.output,
-            most_procs=MOST_PROCESSORS,
-            limits=asked.limits,
-            time_to_first_token=first,
-            time_per_output_token=each,
-            request_latency=whole,
-            level=level,
-            room_for_error=asked.room_for_error,
-            price=asked.price_usd_per_h,
-            assumptions=serving_assumptions(asked),
-            progress=progress,
-            cancel=cancel,
-        )
-
-    sizing = size(asked.held_at, asked.time_to_first_token_s, asked.time_per_output_token_s, asked.request_latency_s)
-    means = (asked.mean_first_token_s, asked.mean_per_token_s)
-    also = None if means == (None, None) else size("mean", *means, None)
+    sizing = size_service(
+        found_model(asked.model),
+        found_system(asked.system),
+        load=ServiceLoad(SIZED_RATE, None, asked.arrival_cv, asked.prompt_cv, asked.output_cv),
+        prompt=asked.prompt,
+        output=asked.output,
+        most_procs=MOST_PROCESSORS,
+        limits=asked.limits,
+        **asked_limits(asked),
+        room_for_error=asked.room_for_error,
+        price=asked.price_usd_per_h,
+        assumptions=serving_assumptions(asked),
+        progress=progress,
+        cancel=cancel,
+    )
     price = _price_of(asked, sizing.system)
     rules = DayRules(
         asked.start_up_s,
@@ -113,7 +105,7 @@ def find_asked_day(asked: DayQuestion, *, progress: Progress = unheard, cancel: 
         math.nan if price is None else price,
         asked.reserved_usd_per_h,
     )
-    return find_days(demand, rules, sizing, also)
+    return find_days(demand, rules, sizing)
 
 
 def _asked_demand(asked: DayQuestion) -> DayDemand:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from engine.planners.contract import Cancel, Progress, never, unheard
 from engine.questions.bounds import Context
-from engine.questions.documents.serving import ServiceQuestion
+from engine.questions.documents.serving import LoadedModel, ServiceQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.serving import RangeRow, serving_assumptions
@@ -31,6 +31,7 @@ from engine.serving.uncertainty import SHARE
 
 __all__ = [
     "SIZE_SERVICE",
+    "asked_limits",
     "compare_asked",
     "reason_label",
     "service_document",
@@ -43,8 +44,9 @@ class NearestRow(Document):
     """Deployment that misses a limit least."""
 
     row: Row
-    latency_s: float = Field(description="Latency without other requests, at the statistic of the limits [s].")
+    latency_s: float = Field(description="Latency without other requests, at the statistic of the limit [s].")
     limit_s: float = Field(description="[s]")
+    held_at: str = Field(description="Statistic that the limit holds for.")
 
 
 class PoolServiceRow(Document):
@@ -80,11 +82,14 @@ class ServiceAnswer(Document):
     output: int = Field(description="[tokens]")
     request_rate: float | None = Field(description="Of an open load [1/s].")
     users: float | None = Field(description="Of a closed load.")
+    think_s: float = Field(description="Pause of a user between an answer and the next request [s].")
     held_at: str
     room_for_error: bool
     time_to_first_token_limit: float | None = Field(description="[s]; null for none.")
     time_per_output_token_limit: float | None = Field(description="[s]; null for none.")
     request_latency_limit: float | None = Field(description="[s]; null for none.")
+    mean_first_token_limit: float | None = Field(description="On the mean besides [s]; null for none.")
+    mean_per_token_limit: float | None = Field(description="On the mean besides [s]; null for none.")
     kind: Literal["modelled"] = Field(description="No service under an open load was measured.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
     total: int = Field(description="Deployments that were tried.")
@@ -112,6 +117,22 @@ class ServiceAnswer(Document):
     seconds: float = Field(description="Time of the search [s].")
 
 
+def asked_limits(asked: LoadedModel) -> dict[str, Any]:
+    """Return the limits on latencies of a question as `engine.serving.size_service` takes them.
+
+    Args:
+        asked: the question.
+    """
+    return {
+        "time_to_first_token": asked.time_to_first_token_s,
+        "time_per_output_token": asked.time_per_output_token_s,
+        "request_latency": asked.request_latency_s,
+        "level": asked.held_at,
+        "mean_time_to_first_token": asked.mean_first_token_s,
+        "mean_time_per_output_token": asked.mean_per_token_s,
+    }
+
+
 def size_asked_service(
     asked: ServiceQuestion, *, progress: Progress = unheard, cancel: Cancel = never
 ) -> ServiceSizing:
@@ -127,19 +148,20 @@ def size_asked_service(
     """
     if (asked.request_rate is None) == (asked.users is None):
         raise QuestionError("A service needs a load: give either `request_rate` or `users`.")
+    if asked.think_s and asked.users is None:
+        raise QuestionError("`think_s` is the pause of users between requests; give `users`, or leave `think_s` out.")
     return size_service(
         found_model(asked.model),
         found_system(asked.system),
-        load=ServiceLoad(asked.request_rate, asked.users, asked.arrival_cv, asked.prompt_cv, asked.output_cv),
+        load=ServiceLoad(
+            asked.request_rate, asked.users, asked.arrival_cv, asked.prompt_cv, asked.output_cv, asked.think_s
+        ),
         prompt=asked.prompt,
         output=asked.output,
         num_procs=asked.num_procs,
         most_procs=asked.most_procs,
         limits=asked.limits,
-        time_to_first_token=asked.time_to_first_token_s,
-        time_per_output_token=asked.time_per_output_token_s,
-        request_latency=asked.request_latency_s,
-        level=asked.held_at,
+        **asked_limits(asked),
         room_for_error=asked.room_for_error,
         price=asked.price_usd_per_h,
         assumptions=serving_assumptions(asked),
@@ -184,10 +206,7 @@ def size_asked_pools(
         limits=asked.limits,
         prefill_limits=asked.prefill_limits,
         transfer_gb_per_s=asked.transfer_gb_per_s,
-        time_to_first_token=asked.time_to_first_token_s,
-        time_per_output_token=asked.time_per_output_token_s,
-        request_latency=asked.request_latency_s,
-        level=asked.held_at,
+        **asked_limits(asked),
         price=asked.price_usd_per_h,
         assumptions=serving_assumptions(asked),
         top=asked.top,
@@ -256,11 +275,14 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing, pools: PoolSi
         "output": found.output,
         "request_rate": asked.request_rate,
         "users": asked.users,
+        "think_s": asked.think_s,
         "held_at": found.limits.level,
         "room_for_error": asked.room_for_error,
         "time_to_first_token_limit": found.limits.first_token,
         "time_per_output_token_limit": found.limits.per_token,
         "request_latency_limit": found.limits.request,
+        "mean_first_token_limit": found.limits.mean_first_token,
+        "mean_per_token_limit": found.limits.mean_per_token,
         "kind": "modelled",
         "not_represented": list(not_represented(found.model)),
         "total": found.total,
@@ -272,7 +294,7 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing, pools: PoolSi
         "top": found.top(asked.top).to_dict("records"),
         "curve": found.curve.to_dict("records"),
         "nearest": {
-            code: {"row": each.row, "latency_s": each.latency, "limit_s": each.limit}
+            code: {"row": each.row, "latency_s": each.latency, "limit_s": each.limit, "held_at": each.level}
             for code, each in found.nearest.items()
         },
         "obstacle": found.obstacle,

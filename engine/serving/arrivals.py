@@ -27,8 +27,8 @@ LARGEST: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class ServiceLoad:
-    """Load of all replicas together: open with `request_rate` [1/s], or closed with `users`, each of whom sends a
-    request as soon as the last has ended.
+    """Load of all replicas together: open with `request_rate` [1/s], or closed with `users`, each of whom waits for the
+    answer to a request, thinks for `think_s` on average [s], and sends the next.
 
     Coefficients of variation (standard deviation over mean) of the times between arrivals, of the prompts and of the
     outputs []: arrivals of 1 are Poisson's, of 0 regular, above 1 bursts.
@@ -39,6 +39,7 @@ class ServiceLoad:
     arrival_cv: float = 1.0
     prompt_cv: float = 0.0
     output_cv: float = 0.0
+    think_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise `WorkloadError` for a load that is neither open nor closed, or for a number out of range."""
@@ -50,12 +51,15 @@ class ServiceLoad:
             ("arrival_cv", 0.0, 100.0),
             ("prompt_cv", 0.0, 10.0),
             ("output_cv", 0.0, 10.0),
+            ("think_s", 0.0, 86_400.0),
         ):
             value = getattr(self, name)
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
                 raise WorkloadError(f"{name} is {shown(value)}; it must be a number from {least:g} to {most:,.0f}.")
+        if self.think_s and self.users is None:
+            raise WorkloadError("think_s is the pause of users between requests; give users, or leave think_s out.")
 
     @property
     def amount(self) -> float:

@@ -452,9 +452,7 @@ def _sizes(table: pd.DataFrame) -> Floats:
     return np.asarray(table["gpus"].to_numpy(np.float64) / table["deployments"].to_numpy(np.float64))
 
 
-def find_days(
-    demand: DayDemand, rules: DayRules, sizing: ServiceSizing, also: ServiceSizing | None = None
-) -> ServingDays:
+def find_days(demand: DayDemand, rules: DayRules, sizing: ServiceSizing) -> ServingDays:
     """Return the days of the best deployment of each number of GPUs.
 
     Of deployments with equally many GPUs, the one with the highest load within the limits needs the fewest replicas at
@@ -464,26 +462,20 @@ def find_days(
         demand: of the day.
         rules: for replicas.
         sizing: services that hold the limits, sized for an open load.
-        also: the same services, sized for more limits; None for none.
     """
     table = sizing.table
     capacity = table["most_load"].to_numpy(np.float64) / table["deployments"].to_numpy(np.float64)
-    if also is not None:
-        more = also.table
-        own = dict(zip(more["profile"].tolist(), (more["most_load"] / more["deployments"]).tolist(), strict=True))
-        capacity = np.minimum(capacity, [own.get(each, 0.0) for each in table["profile"].tolist()])
     sizes = _sizes(table)
     days = []
-    for size in np.unique(sizes[capacity > 0]):
+    for size in np.unique(sizes):
         place = int(np.argmax(np.where(sizes == size, capacity, 0.0)))
         row = {str(name): value for name, value in table.iloc[place].items()}
         day = follow_demand(demand, rules, row, size=int(size), capacity=float(capacity[place]), output=sizing.output)
         if day is not None:
             days.append(day)
     days.sort(key=lambda day: (day.unserved_requests, _rank(day), day.size * day.peak_replicas))
-    holds = capacity > 0
-    smallest = int(sizes[holds].min()) if holds.any() else 0
-    return ServingDays(demand, rules, sizing, tuple(days), int(holds.sum()), smallest)
+    smallest = int(sizes.min()) if len(sizes) else 0
+    return ServingDays(demand, rules, sizing, tuple(days), len(table), smallest)
 
 
 def _rank(day: ServedDay) -> float:

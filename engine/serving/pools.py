@@ -191,6 +191,8 @@ def size_pools(
     time_per_output_token: float | None = None,
     request_latency: float | None = None,
     level: str = "p99",
+    mean_time_to_first_token: float | None = None,
+    mean_time_per_output_token: float | None = None,
     price: float | None = None,
     assumptions: Assumptions | None = None,
     top: int = 10,
@@ -211,6 +213,7 @@ def size_pools(
         transfer_gb_per_s: rate of a GPU's link between the pools; by default that of the outermost network.
         time_to_first_token, time_per_output_token, request_latency: limits [s]; None for none.
         level: statistic that they hold for, one of `engine.serving.queueing.LEVELS`.
+        mean_time_to_first_token, mean_time_per_output_token: limits on the means besides [s]; None for none.
         price: of a GPU of `system` [USD/h]; the recorded price where None. A `prefill_system` has its recorded price.
         assumptions: the usual ones where None.
         top: services to return.
@@ -221,7 +224,14 @@ def size_pools(
         ServingLimitError, WorkloadError: an invalid argument. engine.ExplorationCancelled: `cancel` returned True.
     """
     begun = time.perf_counter()
-    bounds = limits_of(time_to_first_token, time_per_output_token, request_latency, level)
+    bounds = limits_of(
+        time_to_first_token,
+        time_per_output_token,
+        request_latency,
+        level,
+        mean_first_token=mean_time_to_first_token,
+        mean_per_token=mean_time_per_output_token,
+    )
     if not load.is_open:
         raise WorkloadError("Pools are sized for requests per second; give request_rate instead of users.")
     if output < 2:
@@ -316,10 +326,11 @@ def _prefill_pool(
     profile = prefill_profiles(subject, d, most)
     ends = [each for each in (bounds.first_token, bounds.request) if each is not None]
     limit = min(ends) if ends else math.inf
+    mean = math.inf if bounds.mean_first_token is None else bounds.mean_first_token
 
     def holds(rate: Floats) -> npt.NDArray[np.bool_]:
         first, used = loaded_prefill(profile, load, rate)
-        return np.asarray((used < 1.0) & (first.level(bounds.level) <= limit))
+        return np.asarray((used < 1.0) & (first.level(bounds.level) <= limit) & (first.mean <= mean))
 
     rate = largest_pool_rate(profile.largest_rate, holds) * d.replicas
     return _PoolCandidates(subject, d, most, d.tensor_par * d.pipeline_par * d.replicas, rate), profile
@@ -331,7 +342,8 @@ def _explain_obstacle(prefill: _PoolCandidates, decode: _PoolCandidates, bounds:
         if not len(pool.d):
             return f"No {name} deployment runs within the limits on fields and the memory."
         if not np.any(pool.rate > 0):
-            late = "first token" if name == "prefill" or bounds.per_token is None else "time per token"
+            has_pace = bounds.per_token is not None or bounds.mean_per_token is not None
+            late = "time per token" if name == "decode" and has_pace else "first token"
             return f"No {name} deployment holds the limit on the {late}, even without load."
     return ""
 

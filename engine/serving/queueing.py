@@ -4,6 +4,10 @@ A request waits three times before its first token: for a place among the reques
 the pass that is running when it comes, and for prompts that share its pass or fill the passes before. Then it shares
 every step with the requests in flight, whose number follows from Little's law and varies.
 
+Users who think between requests are between a closed load and an open one: without a pause the requests in flight are
+as many as the users, and with long pauses requests come independently of each other. Latencies are weighted by the
+share of a user's time that is spent waiting for answers, and requests per second follow from Little's law.
+
 Nothing here is measured, but means under a closed load come from `engine.serving.load`, which was; the waits of an open
 load and all percentiles are modelled, and compared with a simulation in the tests.
 
@@ -16,7 +20,7 @@ Production and Operations Management 2 (peakedness, Hayward's approximation); [4
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,6 +32,7 @@ from engine.serving.profiles import ReplicaProfile, ReplicaTimes
 
 __all__ = [
     "LEVELS",
+    "LatencyCheck",
     "LatencyFigure",
     "LatencyLimits",
     "LoadedReplicas",
@@ -45,6 +50,16 @@ HALVINGS: Final = 26
 """Halvings of the interval in which the largest load is looked for; the load is exact to 1e-7 of its bound."""
 MOST_WAITING: Final = 64.0
 """Requests per place that a closed load may have, as the bound of a search []. Source: stated by us."""
+MOST_BUSY: Final = 0.97
+"""Largest share of the saturating rate at which the open load of thinking users is evaluated; beyond, they queue as in
+a closed load []. Source: stated by us."""
+SCANNED: Final = np.linspace(0.0, 1.0, 40).tolist()
+"""Places between `SCANNED_FROM` and one and a half times the requests of a replica, on a scale of logarithms, at which
+limits of thinking users are looked at."""
+SCANNED_FROM: Final = 0.5
+"""Requests in flight from which on limits are looked at."""
+STEPS_TO_USERS: Final = 40
+"""Halvings of the interval in which the requests in flight of thinking users are looked for."""
 TINY: Final = 1e-30
 """Least number that others are divided by. Source: stated by us."""
 MOST_SHARE: Final = 0.98
@@ -97,15 +112,39 @@ class LatencyFigure:
         return np.asarray(np.where(np.isfinite(self.usual), value, np.inf))
 
 
+class LatencyCheck(NamedTuple):
+    """One limit: its code, the latency of `LoadedReplicas` that it is on, the statistic of `LEVELS`, the limit [s],
+    None for none, and the place of its factor in the limits' room."""
+
+    code: str
+    figure: str
+    level: str
+    limit: float | None
+    place: int
+
+
 class LatencyLimits(NamedTuple):
     """Longest first token, time per output token and whole request [s]; None for none; the statistic of `LEVELS` that
-    they hold for; and factors on the three latencies that leave room for their error, numbers or [rows]."""
+    they hold for; factors on the three latencies that leave room for their error, numbers or [rows]; and limits on the
+    means of the first two besides [s]."""
 
     first_token: float | None = None
     per_token: float | None = None
     request: float | None = None
     level: str = "mean"
     room: tuple[Floats | float, Floats | float, Floats | float] = (1.0, 1.0, 1.0)
+    mean_first_token: float | None = None
+    mean_per_token: float | None = None
+
+    def checks(self) -> tuple[LatencyCheck, ...]:
+        """Return all limits in the order of the numbers of `LoadedReplicas.missed`."""
+        return (
+            LatencyCheck("first_token", "first_token", self.level, self.first_token, 0),
+            LatencyCheck("per_token", "per_token", self.level, self.per_token, 1),
+            LatencyCheck("request", "request", self.level, self.request, 2),
+            LatencyCheck("mean_first_token", "first_token", "mean", self.mean_first_token, 0),
+            LatencyCheck("mean_per_token", "per_token", "mean", self.mean_per_token, 1),
+        )
 
 
 class PassWait(NamedTuple):
@@ -131,16 +170,17 @@ class LoadedReplicas:
     request: LatencyFigure
 
     def missed(self, limits: LatencyLimits) -> Floats:
-        """Returns the first limit that is missed: 1 first token, 2 per token, 3 request; 0 for none [rows].
+        """Returns the first limit that is missed: 1 first token, 2 per token, 3 request, 4 mean first token, 5 mean per
+        token; 0 for none [rows].
 
         Args:
             limits: latencies and their statistic.
         """
         found = np.where(self.busy < 1.0, 0, 1)
-        figures = (self.first_token, self.per_token, self.request)
-        for number, (figure, limit, room) in enumerate(zip(figures, limits[:3], limits.room, strict=True), 1):
-            if limit is not None:
-                found = np.where((found == 0) & (room * figure.level(limits.level) > limit), number, found)
+        for number, check in enumerate(limits.checks(), 1):
+            if check.limit is not None:
+                values = limits.room[check.place] * getattr(self, check.figure).level(check.level)
+                found = np.where((found == 0) & (values > check.limit), number, found)
         return found
 
 
@@ -153,7 +193,9 @@ def loaded_replicas(profile: ReplicaProfile, load: ServiceLoad, amount: Floats, 
         amount: requests per second, or users, of one replica [rows].
         replicas: among which requests are drawn at random [rows].
     """
-    return _open_load(profile, load, amount, replicas) if load.is_open else _closed_load(profile, load, amount)
+    if load.is_open:
+        return _open_load(profile, load, amount, replicas)
+    return _thinking_load(profile, load, amount) if load.think_s else _closed_load(profile, load, amount)
 
 
 def _open_load(profile: ReplicaProfile, load: ServiceLoad, rate: Floats, replicas: Floats) -> LoadedReplicas:
@@ -223,6 +265,77 @@ def _closed_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> L
     return LoadedReplicas(
         rate, np.minimum(users, served), busy, first, per_token, whole_request(first, per_token, later, load)
     )
+
+
+def _thinking_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> LoadedReplicas:
+    """Return replicas whose users think between requests."""
+    calm = _open_counterpart(load)
+    most_rate = _most_open_rate(profile, calm)
+    # Users rise with the requests in flight, and are at least as many.
+    low, high = np.zeros_like(users), users
+    for _ in range(STEPS_TO_USERS):
+        middle = (low + high) / 2.0
+        fewer = _users_in_flight(profile, load, calm, most_rate, middle)[0] < users
+        low, high = np.where(fewer, middle, low), np.where(fewer, high, middle)
+    found = _users_in_flight(profile, load, calm, most_rate, high)[1]
+    # Little's law for all users, who wait or think: x = N / (R + Z).
+    return replace(found, rate=users / (found.request.mean + load.think_s))
+
+
+def _open_counterpart(load: ServiceLoad) -> ServiceLoad:
+    """Return the open load that users make who think for so long that their requests are independent."""
+    return replace(load, request_rate=1.0, users=None, arrival_cv=1.0, think_s=0.0)
+
+
+def _most_open_rate(profile: ReplicaProfile, calm: ServiceLoad) -> Floats:
+    """Return the largest rate at which the open load of thinking users is evaluated [rows] [1/s]."""
+    one, high = np.ones_like(profile.most), profile.largest_rate()
+    low = 1e-9 * high
+    for _ in range(HALVINGS // 2):
+        middle = (low + high) / 2.0
+        is_stable = _open_load(profile, calm, middle, one).busy < 1.0
+        low, high = np.where(is_stable, middle, low), np.where(is_stable, high, middle)
+    return MOST_BUSY * low
+
+
+def _users_in_flight(
+    profile: ReplicaProfile, load: ServiceLoad, calm: ServiceLoad, most_rate: Floats, in_flight: Floats
+) -> tuple[Floats, LoadedReplicas]:
+    """Return the users of a replica [rows], and their latencies, from the requests in flight of a closed load with the
+    same rate [rows]."""
+    closed = _closed_load(profile, load, in_flight)
+    opened = _open_load(profile, calm, np.minimum(closed.rate, most_rate), np.ones_like(in_flight))
+    think, waits, alone = load.think_s, closed.request.mean, opened.request.mean
+    # R = p R_closed + (1 - p) R_open, where p = R / (R + Z) is the share of a user's time that waits for answers:
+    # R^2 + (Z - R_closed) R - Z R_open = 0.
+    half = (waits - think) / 2.0
+    root = np.sqrt(half * half + think * alone)
+    # The larger root, without cancellation where users mostly think.
+    answer = np.where(half > 0, half + root, think * alone / np.maximum(root - half, TINY))
+    share = answer / (answer + think)
+
+    def mix(first: Floats, second: Floats) -> Floats:
+        return np.asarray(share * first + (1.0 - share) * second)
+
+    def mix_figures(first: LatencyFigure, second: LatencyFigure) -> LatencyFigure:
+        # A closed load has no rare wait.
+        wait = RareWait((1.0 - share) * second.wait.chance, second.wait.mean)
+        return LatencyFigure(
+            mix(first.usual, second.usual),
+            mix(first.variance, second.variance),
+            mix(first.least, second.least),
+            wait,
+        )
+
+    found = LoadedReplicas(
+        closed.rate,
+        mix(closed.in_flight, opened.in_flight),
+        mix(closed.busy, opened.busy),
+        mix_figures(closed.first_token, opened.first_token),
+        mix_figures(closed.per_token, opened.per_token),
+        mix_figures(closed.request, opened.request),
+    )
+    return closed.rate * (answer + think), found
 
 
 def whole_request(first: LatencyFigure, per_token: LatencyFigure, later: Floats, load: ServiceLoad) -> LatencyFigure:
@@ -332,7 +445,9 @@ def largest_load(profile: ReplicaProfile, load: ServiceLoad, limits: LatencyLimi
         limits: latencies and their statistic.
     """
     one = np.ones_like(profile.most)
-    careful = ServiceLoad(load.request_rate, load.users, max(load.arrival_cv, 1.0), load.prompt_cv, load.output_cv)
+    careful = replace(load, arrival_cv=max(load.arrival_cv, 1.0))
+    if load.think_s:
+        return _largest_thinking_load(profile, careful, limits)
     high = profile.largest_rate() if load.is_open else MOST_WAITING * profile.most
     low, fixed = np.zeros_like(high), one if load.is_open else np.minimum(one, high)
     least = loaded_replicas(profile, careful, 1e-9 * high if load.is_open else fixed, one).missed(limits)
@@ -341,3 +456,32 @@ def largest_load(profile: ReplicaProfile, load: ServiceLoad, limits: LatencyLimi
         holds = loaded_replicas(profile, careful, middle, one).missed(limits) == 0
         low, high = np.where(holds, middle, low), np.where(holds, high, middle)
     return np.where(least == 0, low, 0.0), least
+
+
+def _largest_thinking_load(profile: ReplicaProfile, load: ServiceLoad, limits: LatencyLimits) -> tuple[Floats, Floats]:
+    """Return the most users of a replica, and the missed limit, as `largest_load` does."""
+    calm = _open_counterpart(load)
+    most_rate = _most_open_rate(profile, calm)
+    low, high = np.zeros_like(profile.most), MOST_WAITING * profile.most
+    least = _users_in_flight(profile, load, calm, most_rate, 1e-9 * high)[1].missed(limits)
+    # Percentiles of the open load rise steeply towards saturation, and those of the closed load, which follow, are
+    # lower: look for the first users who break a limit, not for any.
+    scanned = [SCANNED_FROM * (1.5 * profile.most / SCANNED_FROM) ** share for share in SCANNED]
+    scanned_users = []
+    for middle in scanned:
+        users, found = _users_in_flight(profile, load, calm, most_rate, middle)
+        scanned_users.append(users)
+        # Of several changes, the first one counts.
+        is_first = high > 1.5 * profile.most
+        holds = found.missed(limits) == 0
+        low, high = np.where(is_first & holds, middle, low), np.where(is_first & ~holds, middle, high)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        holds = _users_in_flight(profile, load, calm, most_rate, middle)[1].missed(limits) == 0
+        low, high = np.where(holds, middle, low), np.where(holds, high, middle)
+    users = _users_in_flight(profile, load, calm, most_rate, np.maximum(low, 1e-9))[0]
+    # The rate can fall with more requests in flight, so that as many users could have more of them: no more users than
+    # any number of requests that breaks a limit has.
+    for middle, others in zip(scanned, scanned_users, strict=True):
+        users = np.where(middle > low, np.minimum(users, others), users)
+    return np.where((least == 0) & (low > 0), users, 0.0), least

@@ -54,6 +54,8 @@ LOAD_REASONS: Final[Mapping[str, str]] = {
     "first_token": "First token too late, without load",
     "per_token": "Tokens too slow, without load",
     "request": "Request too long, without load",
+    "mean_first_token": "First token too late on average, without load",
+    "mean_per_token": "Tokens too slow on average, without load",
     "too_many_gpus": "More GPUs than allowed",
     "too_few_gpus": "Load too high for the GPUs",
 }
@@ -63,11 +65,13 @@ CURVE: Final = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0
 
 
 class NearestService(NamedTuple):
-    """Deployment that misses a limit least: its fields, the latency without load [s], and the limit [s]."""
+    """Deployment that misses a limit least: its fields, the latency without load [s], the limit [s], and the statistic
+    that it holds for."""
 
     row: dict[str, Any]
     latency: float
     limit: float
+    level: str
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,9 @@ class ServiceSizing:
         if self.load.is_open:
             loads = np.array(CURVE) * largest_load(profile, self.load, free)[0]
         else:
-            # Beyond all places, users wait for each other.
-            loads = np.array(CURVE) * 1.5 * profile.most
+            # As many users as keep all places busy; beyond, they wait for each other.
+            full = loaded_replicas(profile, replace(self.load, think_s=0.0), profile.most, replicas)
+            loads = np.array(CURVE) * 1.5 * (profile.most + full.rate * self.load.think_s)
         found = loaded_replicas(profile, self.load, loads, replicas)
         held = self.limits._replace(room=_room_of(self.held, int(best["profile"])))
         columns = {"load": loads * replicas, "served_rate": found.rate * replicas}
@@ -163,6 +168,8 @@ def size_service(
     time_per_output_token: float | None = None,
     request_latency: float | None = None,
     level: str = "p99",
+    mean_time_to_first_token: float | None = None,
+    mean_time_per_output_token: float | None = None,
     room_for_error: bool = False,
     price: float | None = None,
     assumptions: Assumptions | None = None,
@@ -181,6 +188,7 @@ def size_service(
             at once.
         time_to_first_token, time_per_output_token, request_latency: limits [s]; None for none.
         level: statistic that they hold for, one of `engine.serving.queueing.LEVELS`.
+        mean_time_to_first_token, mean_time_per_output_token: limits on the means besides [s]; None for none.
         room_for_error: True if latencies have to hold their limits also at the upper end of the range in which most
             comparable servers were measured.
         price: of a GPU [USD/h]; the system's recorded price where None.
@@ -192,7 +200,14 @@ def size_service(
         ServingLimitError, WorkloadError: an invalid argument. engine.ExplorationCancelled: `cancel` returned True.
     """
     start = time.perf_counter()
-    bounds = limits_of(time_to_first_token, time_per_output_token, request_latency, level)
+    bounds = limits_of(
+        time_to_first_token,
+        time_per_output_token,
+        request_latency,
+        level,
+        mean_first_token=mean_time_to_first_token,
+        mean_per_token=mean_time_per_output_token,
+    )
     subject = replace(subject_of(model, system, price=price, assumptions=assumptions), output_cv=float(load.output_cv))
     sizes = unit_sizes(num_procs, most_procs)
     rejected: dict[str, int] = {}
@@ -237,12 +252,21 @@ def _least_per_load(d: Deployments, capacity: Floats) -> float:
     return float(np.min(size[holds] / capacity[holds])) if np.any(holds) else math.inf
 
 
-def limits_of(first_token: float | None, per_token: float | None, request: float | None, level: str) -> LatencyLimits:
+def limits_of(
+    first_token: float | None,
+    per_token: float | None,
+    request: float | None,
+    level: str,
+    *,
+    mean_first_token: float | None = None,
+    mean_per_token: float | None = None,
+) -> LatencyLimits:
     """Returns checked limits on latencies.
 
     Args:
         first_token, per_token, request: limits [s]; None for none.
         level: statistic that they hold for, one of `engine.serving.queueing.LEVELS`.
+        mean_first_token, mean_per_token: limits on the means besides [s]; None for none.
 
     Raises `WorkloadError` for an unknown statistic, or a limit out of range.
     """
@@ -253,6 +277,8 @@ def limits_of(first_token: float | None, per_token: float | None, request: float
         positive("time_per_output_token", per_token),
         positive("request_latency", request),
         level,
+        mean_first_token=positive("mean_time_to_first_token", mean_first_token),
+        mean_per_token=positive("mean_time_per_output_token", mean_per_token),
     )
 
 
@@ -406,9 +432,8 @@ def _services(
 ) -> tuple[pd.DataFrame, dict[str, NearestService]]:
     capacity, missed = largest
     size = d.tensor_par * d.pipeline_par * d.replicas
-    codes = ("first_token", "per_token", "request")
-    for number, code in enumerate(codes, 1):
-        _count(rejected, code, int(np.sum((capacity <= 0) & (missed == number))))
+    for number, check in enumerate(bounds.checks(), 1):
+        _count(rejected, check.code, int(np.sum((capacity <= 0) & (missed == number))))
     with np.errstate(divide="ignore"):
         needed = np.ceil(load.amount / (capacity * d.replicas) * (1.0 - 1e-9))
     needed = np.maximum(needed, 1.0)
@@ -449,19 +474,15 @@ def _services(
         idle = loaded_replicas(
             profile, load, np.full(len(d), 1e-9) if load.is_open else np.ones(len(d)), np.ones(len(d))
         )
-        for number, (code, figure) in enumerate(
-            zip(codes, (idle.first_token, idle.per_token, idle.request), strict=True), 1
-        ):
+        for number, check in enumerate(bounds.checks(), 1):
             late = np.flatnonzero((capacity <= 0) & (missed == number))
-            limit = bounds[:3][number - 1]
             if len(late):
-                values = figure.level(bounds.level)[late]
+                values = getattr(idle, check.figure).level(check.level)[late]
                 place = late[int(np.argmin(values))]
                 fields_of = deployment_table(d.take(np.array([place])), profile.most[[place]])
                 row = {str(name): value for name, value in fields_of.iloc[0].items()}
-                nearest[code] = NearestService(
-                    row, float(values.min()), float(limit or 0.0) / _room_of(bounds, place)[number - 1]
-                )
+                limit = float(check.limit or 0.0) / _room_of(bounds, place)[check.place]
+                nearest[check.code] = NearestService(row, float(values.min()), limit, check.level)
     return table, nearest
 
 

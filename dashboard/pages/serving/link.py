@@ -15,7 +15,10 @@ PAGE_NAME: Final = "serving"
 LOAD_FIELDS: Final = (
     "request_rate",
     "users",
+    "think_s",
     "held_at",
+    "mean_first_token_s",
+    "mean_per_token_s",
     "room_for_error",
     "request_latency_s",
     "arrival_cv",

@@ -79,12 +79,15 @@ def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkFiel
         st.html(markup.head("Under load: how many GPUs?", "users or requests per second, with the limits above"))
         with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
             draw_decimal(fields["request_rate"], label="Requests per second", step=1.0, width=150)
-            draw_decimal(fields["users"], label="or users at once", step=10.0, width=150)
+            draw_decimal(fields["users"], label="or users", step=10.0, width=150)
+            draw_decimal(fields["think_s"], step=5.0, width=130)
             draw_choice(fields["held_at"], width=130)
             draw_decimal(fields["request_latency_s"], step=1.0, width=150)
             draw_choice(fields["disaggregated"], width=170)
             draw_switch(fields["room_for_error"])
-            with st.popover("Variation", icon=":material/tune:", help="Arrivals, lengths, link between pools."):
+            with st.popover("More", icon=":material/tune:", help="Limits on means, variation, link between pools."):
+                for name, step in (("mean_first_token_s", 50.0), ("mean_per_token_s", 5.0)):
+                    draw_decimal(fields[name], step=step)
                 for name in ("arrival_cv", "prompt_cv", "output_cv"):
                     draw_decimal(fields[name], step=0.1)
                 draw_decimal(fields["transfer_gb_per_s"], step=5.0)
@@ -128,21 +131,29 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
     def tile(label: str, name: str, context: str) -> markup.Tile:
         return markup.Tile(label, format_value(by_name(name), best[name]), context, formula=by_name(name).description)
 
-    def latency(label: str, name: str, limit: float | None) -> markup.Tile:
+    def latency(label: str, name: str, limit: float | None, mean_limit: float | None = None) -> markup.Tile:
         shown = f"{name}_{level}"
         held = "no limit" if limit is None else f"limit {format_value(by_name(shown), limit)}"
-        found_tile = tile(
-            f"{label}, {level}", shown, f"{held}; mean {format_value(by_name(shown), best[f'{name}_mean'])}"
-        )
+        mean = f"mean {format_value(by_name(shown), best[f'{name}_mean'])}"
+        if mean_limit is not None:
+            mean += f", limit {format_value(by_name(shown), mean_limit)}"
+        found_tile = tile(f"{label}, {level}", shown, f"{held}; {mean}")
         return found_tile._replace(error=_describe_range(found, best, name))
 
     unit = "requests/s" if found.load.is_open else "users"
     load = f"load {plain(found.load.amount)} {unit}"
     room = f"{percent(best['headroom'] - 1.0, 0)} more than the {load}"
+    sent = "as they arrive"
+    if not found.load.is_open:
+        answer = format_value(by_name("request_mean"), best["request_mean"])
+        sent = f"users / {answer} per answer"
+        if found.load.think_s:
+            sent = f"users / ({answer} for the answer + {plain(found.load.think_s)} s think time)"
     tiles = [
         markup.Tile("GPUs", f"{int(best['gpus']):,}", load),
-        latency("First token", "first_token", found.limits.first_token),
-        latency("Per token", "per_token", found.limits.per_token),
+        tile("Requests per second", "served_rate", sent),
+        latency("First token", "first_token", found.limits.first_token, found.limits.mean_first_token),
+        latency("Per token", "per_token", found.limits.per_token, found.limits.mean_per_token),
         latency("Whole request", "request", found.limits.request),
         markup.Tile(
             "Most load", f"{plain(float(best['most_load']))} {unit}", room, formula=by_name("most_load").description
@@ -219,7 +230,7 @@ def _describe_range(found: ServiceSizing, best: Mapping[str, Any], name: str) ->
 
 def _draw_no_service(found: ServiceSizing) -> None:
     parts = [
-        f"{reason_label(code)}: the nearest takes {1e3 * each.latency:,.4g} ms ({found.limits.level}), the limit is "
+        f"{reason_label(code)}: the nearest takes {1e3 * each.latency:,.4g} ms ({each.level}), the limit is "
         f"{1e3 * each.limit:,.4g} ms."
         for code, each in found.nearest.items()
     ]

@@ -66,14 +66,16 @@ def find_service(
 ) -> None:
     """Find the fewest GPUs that serve so many users or requests per second within limits of latency.
 
-    The load is open (--rate, requests that arrive per second) or closed (--users, each of whom waits for one
-    answer and send the next request). A deployment is copied as often as the load needs. Waiting and percentiles are
-    modelled: no service under an open load was measured.
+    The load is open (--rate, requests that arrive per second) or closed (--users, each of whom waits for an answer,
+    thinks for --think seconds, and sends the next request). A deployment is copied as often as the load needs. Limits
+    hold for --held-at; --mean-ttft and --mean-tpot limit the means besides. Waiting and percentiles are modelled: no
+    service under an open load was measured.
 
     \b
     Examples:
       shardscape service llama-3-70B h100_80g_sxm --rate 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05
       shardscape service llama-3-70B h100_80g_sxm --users 2000 --prompt 1024 --output 256 --tpot 0.05 --held-at mean
+      shardscape service llama-3-70B h100_80g_sxm --users 2000 --think 20 --prompt 1024 --output 256 --mean-ttft 0.3
       shardscape service deepseek-v3 h200_141g_sxm --trace requests.csv --ttft 2 --tpot 0.05 --limit engine=sglang
       shardscape service llama-3-70B h100_80g_sxm --rate 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05 \\
         --disaggregated either
@@ -145,6 +147,8 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
 
     load = found.load
     words = f"{load.amount:,g} requests per second" if load.is_open else f"{load.amount:,g} users"
+    if load.think_s:
+        words += f" who think for {load.think_s:,g} s between requests"
     write_line(
         f"{found.model.title or found.model.name} on {found.system.title or found.system.name} for {words}, prompts of "
         f"{found.prompt:,} and outputs of {found.output:,} tokens"
@@ -166,13 +170,19 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
         for code, near in found.nearest.items():
             layout = f"TP {near.row['tensor_par']} x PP {near.row['pipeline_par']}"
             write_line(
-                f"{reason_label(code)}, nearest: {layout} takes {1e3 * near.latency:,.4g} ms ({found.limits.level}), "
+                f"{reason_label(code)}, nearest: {layout} takes {1e3 * near.latency:,.4g} ms ({near.level}), "
                 f"more than the limit of {1e3 * near.limit:,.4g} ms."
             )
         return
     room = ", with room for the error" if asked.room_for_error else ""
     write_line(f"Fewest GPUs within the limits, which hold for the {found.limits.level}{room}")
     write_line(_services_table(found.top(asked.top), SHOWN))
+    if not load.is_open:
+        pause = f" + {load.think_s:,g} s to think" if load.think_s else ""
+        write_line(
+            f"On the best service, users send {found.best['served_rate']:,.4g} requests per second: {load.amount:,g} / "
+            f"({found.best['request_mean']:,.3g} s for the answer{pause})."
+        )
     write_line(_describe_ranges(found))
     if curve:
         write_line()

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from engine.questions.documents.serving import Limit, LoadedModel
+from engine.questions.documents.serving import LoadedModel
 from engine.questions.fields import Asked
 from models.documents import Number, Text, Whole
 
@@ -36,12 +36,6 @@ class DayQuestion(LoadedModel):
         description="CSV with columns time (hours, or 13:30) and requests_per_second, at most 1,440 rows; a row counts "
         "until the next. Instead of `peak_rate`.",
     )
-    mean_first_token_s: Annotated[
-        Limit | None, Asked("Mean first token", "s", option="mean-ttft", parameter="mean_ttft", parameter_unit="ms")
-    ] = Field(default=None, description="Limit on the mean time to first token besides the others; none by default.")
-    mean_per_token_s: Annotated[
-        Limit | None, Asked("Mean per token", "s", option="mean-tpot", parameter="mean_tpot", parameter_unit="ms")
-    ] = Field(default=None, description="Limit on the mean time per output token besides the others; none by default.")
     start_up_s: Annotated[Seconds, Asked("Start-up", "s")] = Field(
         default=300.0, description="Time from the start of a replica until it serves; paid."
     )

@@ -278,6 +278,12 @@ class LoadedModel(ServedModel):
         Literal["mean", "p50", "p90", "p99"],
         Asked("Limits hold for", words={"mean": "Mean", "p50": "p50", "p90": "p90", "p99": "p99"}),
     ] = Field(default="p99", description="Statistic of each latency that its limit holds for.")
+    mean_first_token_s: Annotated[
+        Limit | None, Asked("Mean first token", "s", option="mean-ttft", parameter="mean_ttft", parameter_unit="ms")
+    ] = Field(default=None, description="Limit on the mean time to first token besides the others; none by default.")
+    mean_per_token_s: Annotated[
+        Limit | None, Asked("Mean per token", "s", option="mean-tpot", parameter="mean_tpot", parameter_unit="ms")
+    ] = Field(default=None, description="Limit on the mean time per output token besides the others; none by default.")
     room_for_error: Annotated[bool, Asked("Room for error")] = Field(
         default=False,
         description="Hold the limits also at the upper end of the range of most comparable measured servers.",
@@ -307,7 +313,12 @@ class ServiceQuestion(LoadedModel):
     ] = Field(default=None, description="Open load: requests that arrive per second. Give it or `users`.")
     users: Annotated[Annotated[float, Number(1e-6, 1e9)] | None, Asked("Users", parameter="users")] = Field(
         default=None,
-        description="Closed load: users with one request each, who send the next as soon as the last has ended.",
+        description="Closed load: users who each wait for an answer, think for `think_s`, and send the next request.",
+    )
+    think_s: Annotated[float, Number(0, 86_400), Asked("Think time", "s", option="think", parameter="think")] = Field(
+        default=0.0,
+        description="Pause of a user between an answer and the next request, on average; with 0, the default, as many "
+        "requests are in flight as users. Requests per second are users / (answer time + think time).",
     )
     num_procs: Annotated[
         Annotated[int, Whole(1, 2**20)] | None,

@@ -293,6 +293,8 @@ def test_rubbish_is_refused_in_a_sentence() -> None:
             "prompt": 100,
             "output": 10,
             "users": 5.0,
+            "think_s": 3.0,
+            "mean_per_token_s": 0.02,
             "held_at": "p90",
             "most_procs": 2,
         },

@@ -106,6 +106,65 @@ def test_page_shows_the_same_service() -> None:
     assert any("No service holds the limits" in each.value for each in none.warning)
 
 
+def test_every_door_has_the_same_service_for_users_who_think(shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    load = {"request_rate": None, "users": 2000.0, "think_s": 20.0, "mean_first_token_s": 0.15}
+    found = answer("size_service", {**QUESTION, **load})
+    python = serving.size_service(
+        MODEL,
+        SYSTEM,
+        load=serving.ServiceLoad(users=2000.0, think_s=20.0, output_cv=0.5),
+        prompt=1000,
+        output=200,
+        time_to_first_token=0.5,
+        time_per_output_token=0.03,
+        level="p90",
+        mean_time_to_first_token=0.15,
+        limits=QUESTION["limits"],
+        price=2.5,
+    )
+    best = found["best"]
+    assert best == python.best
+    assert (found["think_s"], found["mean_first_token_limit"]) == (20.0, 0.15)
+    assert best["first_token_mean"] <= 0.15
+    assert best["served_rate"] * (best["request_mean"] + 20.0) == pytest.approx(2000.0)
+    assert best["cost_per_h"] == 2.5 * best["gpus"]
+    options = ("--users", 2000, "--think", 20, "--ttft", 0.5, "--tpot", 0.03, "--held-at", "p90", "--mean-ttft", 0.15)
+    rest = ("--output-cv", 0.5, "--price", 2.5, "--limit", "launch=graphs")
+    code, out, _ = shardscape("service", MODEL, SYSTEM, *LENGTHS, *options, *rest, "--json")
+    assert code == 0
+    assert {**json.loads(out), "seconds": 0} == {**found, "seconds": 0}
+    code, out, _ = shardscape("service", MODEL, SYSTEM, *LENGTHS, *options, *rest)
+    assert code == 0
+    assert f"users send {best['served_rate']:,.4g} requests per second: 2,000 / (" in out
+    page = page_alone("serving")
+    page.session_state["_url"] = {
+        "serving_model": MODEL,
+        "serving_system": SYSTEM,
+        "serving_procs": "1",
+        "serving_prompt": "1000",
+        "serving_output": "200",
+        "serving_ttft": "500",
+        "serving_tpot": "30",
+        "serving_price": "2.5",
+        "serving_launch": "graphs",
+        "serving_users": "2000",
+        "serving_think": "20",
+        "serving_mean_ttft": "150",
+        "serving_held_at": "p90",
+        "serving_output_cv": "0.5",
+    }
+    page.run()
+    assert not page.exception
+    words = html(page)
+    assert f"Requests per second {format_value(by_name('served_rate'), best['served_rate'])}" in words
+    assert f"Cost per hour {format_value(by_name('cost_per_h'), best['cost_per_h'])}" in words
+    rate = page_alone("serving")
+    rate.session_state["_url"] = {**page.session_state["_url"], "serving_rate": "90"}
+    rate.run()
+    assert not rate.exception
+    assert not rate.error
+
+
 def test_command_reads_a_trace(shardscape: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("arrival_s,prompt,output\n0,100,10\n1,300,30\n3,200,20\n6,200,20\n", encoding="utf-8")
@@ -130,6 +189,8 @@ def test_service_that_cannot_be(shardscape: Callable[..., tuple[int, str, str]])
     assert (code, err) == (2, "A service needs a load: give either --rate or --users.\n")
     with pytest.raises(QuestionError, match="give either `request_rate` or `users`"):
         answer("size_service", {**QUESTION, "users": 5.0})
+    with pytest.raises(QuestionError, match="`think_s` is the pause of users"):
+        answer("size_service", {**QUESTION, "think_s": 5.0})
     for wrong in ({"request_rate": 0}, {"held_at": "p95"}, {"arrival_cv": -1.0}, {"most_procs": 0}):
         with pytest.raises(QuestionError, match=next(iter(wrong))):
             answer("size_service", {**QUESTION, **wrong})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,13 @@ class SimulatedReplica:
 
 @dataclass(frozen=True)
 class SimulatedRequests:
-    """Latencies of requests in the order of their arrival [s], and requests in flight on average."""
+    """Latencies of requests in the order of their arrival [s], requests in flight on average, and per second [1/s]."""
 
     first_token: npt.NDArray[np.float64]
     per_token: npt.NDArray[np.float64]
     request: npt.NDArray[np.float64]
     in_flight: float
+    rate: float
 
 
 def simulate_replica(
@@ -39,6 +40,7 @@ def simulate_replica(
     outputs: npt.NDArray[np.int64],
     works: npt.NDArray[np.float64],
     users: int | None = None,
+    thinks: npt.NDArray[np.float64] | None = None,
 ) -> SimulatedRequests:
     """Run requests through a replica until all have ended; the first fifth of them is left out of the results.
 
@@ -51,12 +53,16 @@ def simulate_replica(
         outputs: tokens of each.
         works: prompt of each over the mean.
         users: who send the next request when their last has ended; None for an open load.
+        thinks: pause of its user before each request [s]; none by default.
     """
     count = len(outputs)
     came = arrivals.copy()
     first, last = np.zeros(count), np.zeros(count)
-    waiting: deque[int] = deque(range(users) if users else ())
-    came[: users or 0] = 0.0
+    pauses = np.zeros(count) if thinks is None else thinks
+    waiting: deque[int] = deque()
+    # Requests of users who think, by the time at which they come.
+    coming = [(float(pauses[each]), each) for each in range(users or 0)]
+    heapify(coming)
     upcoming, now, busy_requests = users or 0, 0.0, 0.0
     # Requests that decode by the round in which they end; a round is a step of all of them.
     decoding: list[tuple[int, int]] = []
@@ -65,7 +71,14 @@ def simulate_replica(
         while users is None and upcoming < count and arrivals[upcoming] <= now:
             waiting.append(upcoming)
             upcoming += 1
+        while coming and coming[0][0] <= now:
+            time, each = heappop(coming)
+            came[each] = time
+            waiting.append(each)
         if not waiting and not decoding:
+            if coming:
+                now = coming[0][0]
+                continue
             if upcoming >= count:
                 break
             now = float(arrivals[upcoming])
@@ -84,12 +97,12 @@ def simulate_replica(
         while decoding and decoding[0][0] <= rounds:
             last[heappop(decoding)[1]] = now
             if users is not None and upcoming < count:
-                came[upcoming] = now
-                waiting.append(upcoming)
+                heappush(coming, (now + float(pauses[upcoming]), upcoming))
                 upcoming += 1
     start = count // 5
     stop = count if users is None else count - users
     kept = slice(start, stop)
     waited, whole = (first - came)[kept] + replica.fixed, (last - came)[kept] + replica.fixed
     later = np.maximum(outputs[kept] - 1, 1)
-    return SimulatedRequests(waited, (last - first)[kept] / later, whole, busy_requests / now)
+    rate = (stop - start) / float(np.ptp(np.sort(last)[kept]))
+    return SimulatedRequests(waited, (last - first)[kept] / later, whole, busy_requests / now, rate)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine import serving
 from engine.serving.deployments import deployments_of, frame_of
@@ -21,6 +25,7 @@ from tests.engine.serving.replica_simulation import SimulatedReplica, SimulatedR
 
 LENGTHS = {"prompt": 1024, "output": 256}
 SIZED: dict[str, Any] = {**LENGTHS, "time_to_first_token": 1.0, "time_per_output_token": 0.05}
+SMALL = {"tensor_par": [1, 2], "pipeline_par": 1, "weight_bits": 8, "kv_bits": 8, "launch": "graphs"}
 REQUESTS = 20_000
 
 
@@ -55,7 +60,9 @@ def draw(random: np.random.Generator, spread: float) -> npt.NDArray[np.float64]:
     return random.gamma(1 / spread**2, spread**2, REQUESTS) if spread else np.ones(REQUESTS)
 
 
-def simulate(case: Replica, profile: ReplicaProfile, rate: float, users: int | None = None) -> SimulatedRequests:
+def simulate(
+    case: Replica, profile: ReplicaProfile, rate: float, users: int | None = None, think: float = 0.0
+) -> SimulatedRequests:
     random = np.random.default_rng(3)
     arrivals = np.cumsum(draw(random, case.arrival_cv)) / rate
     outputs = np.maximum(1, np.round(draw(random, case.output_cv) * case.output)).astype(np.int64)
@@ -69,7 +76,8 @@ def simulate(case: Replica, profile: ReplicaProfile, rate: float, users: int | N
         bool(profile.mixed[0] > 0.5),
         float(profile.fixed[0]),
     )
-    return simulate_replica(replica, arrivals, outputs, works, users)
+    thinks = random.exponential(think, REQUESTS) if think else None
+    return simulate_replica(replica, arrivals, outputs, works, users, thinks)
 
 
 def ratios(found: LoadedReplicas, simulated: SimulatedRequests, level: str) -> list[float]:
@@ -149,7 +157,76 @@ def test_closed_load_is_the_deployment_at_that_batch_and_matches_a_simulation() 
     assert more.first_token.mean == pytest.approx(full.first_token.mean + full.request.mean)
 
 
-@pytest.mark.parametrize("load", [serving.ServiceLoad(request_rate=40.0), serving.ServiceLoad(users=900.0)])
+@pytest.mark.parametrize(
+    ("name", "think", "users"),
+    [
+        ("many in flight", 10.0, 128),
+        ("many in flight", 60.0, 775),
+        ("few places", 10.0, 67),
+        ("drawn lengths", 1.0, 101),
+    ],
+)
+def test_users_who_think_match_a_simulation(name: str, think: float, users: int) -> None:
+    case = STEADY[name]
+    profile, load = case.profile(), replace(case.load, request_rate=None, users=float(users), think_s=think)
+    found = loaded_replicas(profile, load, np.array([float(users)]), np.ones(1))
+    simulated = simulate(case, profile, 1.0, users, think)
+    assert found.rate[0] == pytest.approx(simulated.rate, rel=0.02)
+    first, each, request = ratios(found, simulated, "mean")
+    assert (each, request) == pytest.approx((1.0, 1.0), rel=0.05)
+    assert 1 / 1.25 < first < 1.25
+    for level, most in (("p50", 1.3), ("p90", 1.3), ("p99", 1.3)):
+        assert all(1 / most < ratio < most for ratio in ratios(found, simulated, level)), level
+
+
+def count_by_chain(profile: ReplicaProfile, users: int, think: float) -> float:
+    """Return requests per second of the machine-repair chain: a birth and death process whose departures at n requests
+    are the throughput of n users who do not think."""
+    flights = np.arange(1.0, users + 1.0)
+    many = profile.take(np.zeros(users, np.intp))
+    rates = loaded_replicas(many, serving.ServiceLoad(users=1.0), flights, np.ones(users)).rate
+    births = (users - flights + 1.0) / think
+    logs = np.concatenate([[0.0], np.cumsum(np.log(births / rates))])
+    shares = np.exp(logs - logs.max())
+    return float(np.sum(shares[1:] * rates) / shares.sum())
+
+
+@pytest.mark.parametrize("name", ["many in flight", "few places", "short outputs"])
+@pytest.mark.parametrize("think", [0.5, 20.0])
+def test_requests_of_users_follow_from_littles_law_as_in_a_chain_of_states(name: str, think: float) -> None:
+    profile, one = STEADY[name].profile(), np.ones(1)
+    for users in (1, 30, 300, 1500):
+        load = serving.ServiceLoad(users=float(users), think_s=think)
+        found = loaded_replicas(profile, load, np.array([float(users)]), one)
+        assert found.rate[0] * (found.request.mean[0] + think) == pytest.approx(users)
+        assert found.in_flight[0] <= found.rate[0] * found.request.mean[0] * (1 + 1e-6)
+        assert found.rate[0] == pytest.approx(count_by_chain(profile, users, think), rel=0.08), users
+
+
+def test_think_time_leads_from_a_closed_load_to_an_open_one() -> None:
+    profile, one = STEADY["many in flight"].profile(), np.ones(1)
+
+    def at(load: serving.ServiceLoad) -> list[float]:
+        found = loaded_replicas(profile, load, load.amount * one, one)
+        figures = (found.first_token, found.per_token, found.request)
+        return [float(figure.level(level)[0]) for figure in figures for level in LEVELS]
+
+    closed = at(serving.ServiceLoad(users=50.0))
+    assert at(serving.ServiceLoad(users=50.0, think_s=1e-6)) == pytest.approx(closed, rel=1e-3)
+    rare = at(serving.ServiceLoad(users=4.3e5, think_s=86_000.0))
+    assert rare == pytest.approx(at(serving.ServiceLoad(request_rate=5.0)), rel=0.01)
+    answers = [at(serving.ServiceLoad(users=50.0, think_s=think))[8] for think in (0.0, 1.0, 10.0, 100.0)]
+    assert answers == sorted(answers, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        serving.ServiceLoad(request_rate=40.0),
+        serving.ServiceLoad(users=900.0),
+        serving.ServiceLoad(users=900.0, think_s=10.0),
+    ],
+)
 def test_fewest_gpus_hold_the_limits_and_one_deployment_fewer_does_not(load: serving.ServiceLoad) -> None:
     found = serving.size_service("llama-3-70B", "h100_80g_sxm", load=load, **SIZED, level="p99", price=2.0)
     best = found.best
@@ -200,6 +277,59 @@ def test_harder_questions_never_need_fewer_gpus() -> None:
     for name in ("first_token_p99", "per_token_p99", "request_mean"):
         assert curve[name].is_monotonic_increasing
     assert curve["holds"].iloc[0]
+
+
+@cache
+def many_replicas() -> ReplicaProfile:
+    """Replicas of every eighth deployment."""
+    profile = sized().profile
+    return profile.take(np.arange(0, len(profile.most), 8))
+
+
+@given(
+    think=st.one_of(st.just(0.0), st.floats(0.01, 600)),
+    variation=st.sampled_from([0.0, 0.5, 1.5]),
+    first=st.floats(0.2, 2),
+    each=st.floats(0.005, 0.05),
+)
+@settings(max_examples=15)
+def test_stricter_percentiles_never_hold_more_users(think: float, variation: float, first: float, each: float) -> None:
+    many = many_replicas()
+    load = serving.ServiceLoad(users=1.0, think_s=think, prompt_cv=variation, output_cv=variation)
+
+    def hold(level: str, **more: float) -> npt.NDArray[np.float64]:
+        return largest_load(many, load, LatencyLimits(first, each, None, level, **more))[0] * (1 - 1e-6)
+
+    held = [hold(level) for level in ("p50", "p90", "p99")]
+    for easy, strict in pairwise([*held, hold("p99", mean_first_token=first / 2, mean_per_token=each / 2)]):
+        assert (strict <= easy * (1 + 1e-3)).all()
+    # A service has as many deployments as the most users of one need, so that more users need no fewer GPUs, if fewer
+    # users hold the limits as well.
+    for share in (0.1, 0.5, 0.9, 1.0):
+        found = loaded_replicas(many, load, np.maximum(share * held[1], 1e-6), np.ones_like(many.most))
+        assert (found.missed(LatencyLimits(first, each, None, "p90", (0.97,) * 3))[held[1] > 0] == 0).all()
+
+
+def test_more_users_never_need_fewer_gpus() -> None:
+    found = [
+        gpus(sized(load=serving.ServiceLoad(users=users, think_s=5.0), limits=SMALL))
+        for users in (1.0, 60.0, 61.0, 700.0, 5000.0, 5001.0)
+    ]
+    assert found == sorted(found)
+    assert found[-1] > found[0]
+    # Users who think longer send fewer requests.
+    assert gpus(sized(load=serving.ServiceLoad(users=5000.0, think_s=50.0), limits=SMALL)) < found[-1]
+
+
+def test_limits_on_means_hold_besides_percentiles() -> None:
+    found = sized(load=serving.ServiceLoad(users=900.0, think_s=10.0), mean_time_to_first_token=0.15)
+    assert found.best is not None
+    assert (found.table["first_token_mean"] <= 0.15).all()
+    assert (found.table["first_token_p99"] <= 1.0).all()
+    late = sized(mean_time_to_first_token=1e-4)
+    assert late.best is None
+    assert late.nearest["mean_first_token"].level == "mean"
+    assert late.nearest["mean_first_token"].limit == 1e-4
 
 
 def test_room_for_error_holds_limits_at_the_upper_end_of_measured_ranges() -> None:

@@ -161,6 +161,11 @@ def test_harder_questions_never_need_fewer_gpus() -> None:
     easy = gpus()
     assert gpus(time_per_output_token=0.02) >= easy
     assert gpus(time_to_first_token=0.3) >= easy
+    fast = size_pools(mean_time_to_first_token=0.3, mean_time_per_output_token=0.03).best
+    assert fast is not None
+    assert fast.figures["first_token_mean"] <= 0.3
+    assert fast.figures["per_token_mean"] <= 0.03
+    assert fast.gpus >= easy
     assert gpus(load=serving.ServiceLoad(request_rate=80.0)) >= easy
     assert gpus(load=serving.ServiceLoad(request_rate=40.0, arrival_cv=3.0)) >= easy
     assert gpus(transfer_gb_per_s=0.2) >= easy
