@@ -27,7 +27,7 @@ from dashboard.queries.serving import (
     recommended_sides,
     refused_part,
 )
-from dashboard.words.numbers import count, format_value, percent
+from dashboard.words.numbers import count, counted, format_value, percent
 from dashboard.words.serving import bits_words, precision_words
 from engine.questions.documents.serving import DeploymentsQuestion
 from engine.serving import (
@@ -199,12 +199,19 @@ def _assumption_items(found: ServingExploration, advice: DeploymentRecommendatio
         f"Memory kept free for the engine: {percent(terms.reserve_share, 0)} of the capacity.",
         f"Prefill passes of up to {terms.prefill_chunk:,} tokens.",
         f"Prefix cache hits: {percent(terms.prefix_hit_rate, 0)} of the prompt.",
+        *_adapter_items(terms),
         f"Error of a comparison of outputs: {percent(advice.error, 0)}. Room in the cache for "
         f"{percent(advice.cache_room, 0)} more requests.",
         *not_represented(found.model),
         f"Shardscape {version()}, {made}. All {found.total:,} deployments were evaluated.",
     ]
     return "".join(f"<li>{escape(each)}</li>" for each in items)
+
+
+def _adapter_items(terms: Assumptions) -> list[str]:
+    if not terms.lora_adapters:
+        return []
+    return [f"{counted(terms.lora_adapters, 'LoRA adapter')} of rank {terms.lora_rank:,} in memory, modelled."]
 
 
 def _table_markup(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

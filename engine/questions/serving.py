@@ -185,6 +185,8 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         prefix_hit_rate=asked.prefix_hit_rate,
         draft_tokens=asked.draft_tokens,
         accepted_tokens=asked.accepted_tokens,
+        lora_adapters=asked.lora_adapters,
+        lora_rank=asked.lora_rank,
         **reserve,
     )
 

@@ -51,8 +51,15 @@ class Assumptions:
     """Draft tokens that are accepted per step on average [tokens]. Source: none by default, stated by us; the second
     token of DeepSeek-V3 is accepted in 85 to 90 % of the steps (arXiv:2412.19437, section 5.4.3)."""
 
+    lora_adapters: int = 0
+    """Adapters of low rank (LoRA) that are in the memory at once, one of which each request has [adapters]. Source:
+    none by default, as in vLLM, SGLang and TensorRT-LLM; where they are on, vLLM holds 1 and SGLang 8."""
+    lora_rank: int = 16
+    """Rank of every adapter [dimensionless]. Source: default of vLLM's --max-lora-rank; Hu et al. 2021
+    (arXiv:2106.09685) use 1 to 64."""
+
     def __post_init__(self) -> None:
-        """Raise `ValueError` with a sentence for a chunk or a hit rate out of range."""
+        """Raise `ValueError` with a sentence for a number out of range."""
         chunk, hits = self.prefill_chunk, self.prefix_hit_rate
         if isinstance(chunk, bool) or not isinstance(chunk, int) or not 1 <= chunk <= 2**20:
             raise ValueError(f"prefill_chunk is {shown(chunk)}; it must be a whole number from 1 to {2**20:,} tokens.")
@@ -66,6 +73,11 @@ class Assumptions:
             raise ValueError(
                 f"accepted_tokens is {shown(accepted)}; it must be from 0 to the {drafts} draft_tokens of a step."
             )
+
+        for name, least, most in (("lora_adapters", 0, 4096), ("lora_rank", 1, 1024)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"{name} is {shown(value)}; it must be a whole number from {least} to {most:,}.")
 
     @property
     def tokens_per_step(self) -> float:

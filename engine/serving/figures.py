@@ -27,6 +27,7 @@ from engine.cost_models.calibrated import (
     sustained_rates,
 )
 from engine.executions.arrays import Floats
+from engine.serving.adapters import AdapterTerms, adapter_bytes, add_adapters
 from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIGURES
 from engine.serving.constants import ENGINES, EngineTerms, ServingConstants
@@ -84,6 +85,11 @@ class ServingSubject:
         """The kinds of the model's blocks."""
         return pattern_of(self.model)
 
+    @cached_property
+    def adapters(self) -> AdapterTerms:
+        """Adapters of low rank that are served."""
+        return AdapterTerms(float(self.assumptions.lora_adapters), float(self.assumptions.lora_rank))
+
     def weight_bytes(self, d: Deployments) -> Floats:
         """Returns the bytes per weight of the linear layers [bytes]."""
         return bytes_per_weight(d.weight_bits, self.assumptions.four_bits)
@@ -130,6 +136,7 @@ def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
         subject.weight_bytes(d),
         subject.attention_bytes(d),
         subject.assumptions,
+        adapter_bytes(_case_of_pass(subject, d, np.ones(len(d))), subject.adapters) if subject.adapters.number else (),
     )
 
 
@@ -311,7 +318,10 @@ def _run_pass(subject: ServingSubject, d: Deployments, work: Pass, *, is_step: b
         has_block_scales=subject.pattern.is_routed,
         four_bits=subject.assumptions.four_bits,
     )
-    blocks = block_times(PassSetting(case, d, work, sustained, p, rates))
+    setting = PassSetting(case, d, work, sustained, p, rates)
+    blocks = block_times(setting)
+    if subject.adapters.number:
+        blocks = add_adapters(blocks, setting, subject.adapters)
     # A captured step is one launch; otherwise the host launches kernel by kernel.
     run = _run_stages(_pipeline_stages(subject, d), blocks, floor=not captured)
     return run, (d.pipeline_par - (0.0 if is_step else 1.0)) * message_time(case, sustained, p)

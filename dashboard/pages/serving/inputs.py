@@ -68,7 +68,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
     asked.read("output", default=max(start // 4, 1), most=MOST_TOKENS)
     for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h", "memory_share"):
         asked.read(name)
-    for name in ("prefill_chunk", "prefix_hit_rate", "draft_tokens", "accepted_tokens"):
+    for name in ("prefill_chunk", "prefix_hit_rate", "draft_tokens", "accepted_tokens", "lora_adapters", "lora_rank"):
         asked.read(name)
     asked.read("by", options=ORDERS)
     asked.read("cache_room")
@@ -160,4 +160,6 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             draw_decimal(fields["prefix_hit_rate"], step=0.1, resets=RESETS)
             draw_whole(fields["draft_tokens"], resets=RESETS)
             draw_decimal(fields["accepted_tokens"], step=0.5, resets=RESETS)
+            draw_whole(fields["lora_adapters"], resets=RESETS)
+            draw_whole(fields["lora_rank"], resets=RESETS)
             draw_decimal(fields["price_usd_per_h"], label="USD per GPU-hour", step=0.5, resets=RESETS)

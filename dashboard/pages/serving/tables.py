@@ -77,6 +77,8 @@ UNITS: Final = {
     "prefix_hit_rate": "fraction",
     "draft_tokens": "tokens",
     "accepted_tokens": "tokens",
+    "lora_adapters": "adapters",
+    "lora_rank": "elements",
 }
 """Units of the question's and the assumptions' fields in files."""
 

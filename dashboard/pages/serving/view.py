@@ -32,6 +32,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value
 from dashboard.words.serving import precision_words
 from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
+from engine.questions.serving_launch import launch_settings
 from engine.serving import DeploymentRecommendation, ServingExploration, by_name, deployment_name, not_represented
 
 __all__ = ["ServingView", "parse", "render"]
@@ -108,7 +109,8 @@ def render(view: ServingView) -> None:
     draw_comparison(question, view.fields, found, advice, chosen, mode)
     draw_service(view.service, view.fields, mode)
     draw_deployments(question.by, view.link, view.fields, found)
-    launch.deployment_card(found.model, found.system, chosen, "serving_launch")
+    settings = launch_settings(question)
+    launch.deployment_card(found.model, found.system, chosen, "serving_launch", settings=settings)
     draw_own_server(found, chosen)
     draw_measured_servers(found, chosen)
     _draw_remarks(found)

@@ -40,7 +40,16 @@ DEPLOYMENT_FIELDS: Final = (
 """Fields of a deployment that a configuration of an engine can say or leave open, named as in `engine.serving`."""
 LEFT_FIELDS: Final = ("batch", "weight_bits", "kv_bits", "prompt", "output")
 """Fields that configurations leave to other sources: no default of an engine stands for them."""
-SETTINGS: Final = ("prefix_cache", "chunk", "max_length", "memory_fraction", "mtp_tokens", "speculation")
+SETTINGS: Final = (
+    "prefix_cache",
+    "chunk",
+    "max_length",
+    "memory_fraction",
+    "mtp_tokens",
+    "lora_adapters",
+    "lora_rank",
+    "speculation",
+)
 """Settings of an engine beside the fields of a deployment, in the engine's own numbers."""
 
 
@@ -81,6 +90,9 @@ class EngineReading:
     max_length: int | None = None
     memory_fraction: float | None = None
     mtp_tokens: int | None = None
+    lora_adapters: int | None = None
+    """Adapters of low rank in memory at once; None without any."""
+    lora_rank: int | None = None
     speculation: dict[str, Any] | None = None
     """Kind and draft tokens of speculation that is not the model's own multi-token prediction."""
     prompt: int | None = None

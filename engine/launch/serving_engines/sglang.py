@@ -48,8 +48,6 @@ _NOT_MODELLED: Final = (
     "enable-hisparse",
     "cpu-offload-gb",
     "offload-group-size",
-    "enable-lora",
-    "lora-paths",
     "enable-mixed-chunk",
     "enable-prefill-cp",
     "enable-deepseek-v4-fp4-indexer",
@@ -107,6 +105,7 @@ def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
         "max_length": flags.integer("context-length"),
         "memory_fraction": flags.share("mem-fraction-static"),
         **_read_speculation(flags),
+        **_read_adapters(flags),
     }
     _note_others(flags)
     known = None not in (world, pipeline, copies)
@@ -177,6 +176,18 @@ def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
             return {"mtp_tokens": drafting_of("mtp", drafted, "speculative-num-steps")["draft_tokens"]}
     flags.remark([f"Speculation by {algorithm[:40]} is not the model's own multi-token prediction: not modelled."])
     return {"speculation": drafting_of(algorithm, steps if steps is not None else tokens, "speculative-num-steps")}
+
+
+def _read_adapters(flags: EngineFlags) -> dict[str, Any]:
+    """Return adapters of low rank and, where it is stated, their rank."""
+    number, rank = flags.integer("max-loras-per-batch", 8), flags.integer("max-lora-rank")
+    flags.used.add("lora-target-modules")
+    has_paths = flags.raw("lora-paths") not in (None, False, [])
+    if not flags.is_on("enable-lora", has_paths):
+        return {}
+    if rank is None:
+        flags.remark(["The adapters state their rank; 16 is assumed."])
+    return {"lora_adapters": number, "lora_rank": rank}
 
 
 def _note_others(flags: EngineFlags) -> None:
@@ -254,6 +265,14 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if settings.get(name) is not None:
             flags[flag] = settings[name]
+    if number := settings.get("lora_adapters"):
+        # Without paths of adapters, SGLang wants their rank and the matrices that they adapt.
+        flags |= {
+            "--enable-lora": True,
+            "--max-loras-per-batch": int(number),
+            "--max-lora-rank": int(settings.get("lora_rank") or 16),
+            "--lora-target-modules": "all",
+        }
     if drafted := settings.get("mtp_tokens"):
         flags |= {
             "--speculative-algorithm": "EAGLE",

@@ -11,6 +11,7 @@ from engine.launch.contract import LaunchError, LaunchFile
 from engine.launch.launchers import comment_text
 from engine.launch.report import LIST_TITLES
 from engine.launch.serving_engines.contract import (
+    SETTINGS,
     DeploymentOrder,
     ServerCommand,
     ServingEngine,
@@ -186,7 +187,7 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if _is_absent(value):
             continue
-        if name in ("chunk", "max_length", "mtp_tokens"):
+        if name in ("chunk", "max_length", "mtp_tokens", "lora_adapters", "lora_rank"):
             found[name] = _whole(name, value)
         elif name == "prefix_cache":
             if not isinstance(value, bool):
@@ -197,7 +198,7 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
                 raise LaunchError(f"memory_fraction is {shown(value)}; it must be a share above 0, up to 1.")
             found[name] = value
         else:
-            known = ("prefix_cache", "chunk", "max_length", "memory_fraction", "mtp_tokens")
+            known = tuple(each for each in SETTINGS if each != "speculation")
             raise LaunchError(f"There is no setting {shown(name)}{did_you_mean(str(name), known)}.")
     return found
 

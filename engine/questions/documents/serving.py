@@ -120,6 +120,12 @@ class ServedModel(Document):
     accepted_tokens: Annotated[float, Number(0, 64), Asked("Accepted drafts", "tokens", parameter="accepted")] = Field(
         default=0.0, description="Draft tokens that are accepted per step on average, at most `draft_tokens`."
     )
+    lora_adapters: Annotated[int, Whole(0, 4096), Asked("LoRA adapters", parameter="loras")] = Field(
+        default=0, description="Adapters of low rank (LoRA) in memory at once, one for each request; none by default."
+    )
+    lora_rank: Annotated[int, Whole(1, 1024), Asked("LoRA rank", parameter="rank")] = Field(
+        default=16, description="Rank of the adapters; 16 by default, as in vLLM."
+    )
 
 
 class DeploymentsQuestion(ServedModel):
@@ -215,7 +221,8 @@ class DeploymentExportQuestion(Document):
         Asked("Engine settings", option="setting", kind=FieldKind.VALUES, metavar="NAME=VALUE"),
     ] = Field(
         default_factory=dict,
-        description="prefix_cache (true or false), chunk [tokens], max_length [tokens], memory_fraction, mtp_tokens.",
+        description="prefix_cache (true or false), chunk [tokens], max_length [tokens], memory_fraction, mtp_tokens, "
+        "lora_adapters, lora_rank.",
         json_schema_extra={"additionalProperties": True},
     )
     checkpoint: Annotated[str | None, Asked("Checkpoint", metavar="REPOSITORY|PATH")] = Field(
