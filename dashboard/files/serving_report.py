@@ -199,7 +199,7 @@ def _assumption_items(found: ServingExploration, advice: DeploymentRecommendatio
         f"Memory kept free for the engine: {percent(terms.reserve_share, 0)} of the capacity.",
         f"Prefill passes of up to {terms.prefill_chunk:,} tokens.",
         f"Prefix cache hits: {percent(terms.prefix_hit_rate, 0)} of the prompt.",
-        *_adapter_items(terms),
+        *_choice_items(terms),
         f"Error of a comparison of outputs: {percent(advice.error, 0)}. Room in the cache for "
         f"{percent(advice.cache_room, 0)} more requests.",
         *not_represented(found.model),
@@ -208,10 +208,15 @@ def _assumption_items(found: ServingExploration, advice: DeploymentRecommendatio
     return "".join(f"<li>{escape(each)}</li>" for each in items)
 
 
-def _adapter_items(terms: Assumptions) -> list[str]:
-    if not terms.lora_adapters:
-        return []
-    return [f"{counted(terms.lora_adapters, 'LoRA adapter')} of rank {terms.lora_rank:,} in memory, modelled."]
+def _choice_items(terms: Assumptions) -> list[str]:
+    """Return the sentences on adapters and on the cache in host memory, where there are any."""
+    found = []
+    if terms.lora_adapters:
+        found.append(f"{counted(terms.lora_adapters, 'LoRA adapter')} of rank {terms.lora_rank:,} in memory, modelled.")
+    if terms.prefix_hit_rate * terms.host_hit_share:
+        share = percent(terms.host_hit_share, 0)
+        found.append(f"{share} of the hits are in host memory: loaded, or computed where that is faster; modelled.")
+    return found
 
 
 def _table_markup(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -187,6 +187,8 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         accepted_tokens=asked.accepted_tokens,
         lora_adapters=asked.lora_adapters,
         lora_rank=asked.lora_rank,
+        host_hit_share=asked.host_hit_share,
+        host_cache_gib=asked.host_cache_gib,
         **reserve,
     )
 

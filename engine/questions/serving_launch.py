@@ -53,6 +53,7 @@ SETTING_LABELS: Final[Mapping[str, str]] = {
     "mtp_tokens": "Predicted tokens",
     "lora_adapters": "LoRA adapters",
     "lora_rank": "LoRA rank",
+    "host_cache_gib": "Host memory for cache",
 }
 """Labels of settings of an engine that are no field of a deployment."""
 
@@ -87,6 +88,7 @@ class DeploymentImportAnswer(Document):
     mtp_tokens: int | None = Field(description="Tokens that the model's own prediction layers draft.")
     lora_adapters: int | None = Field(description="Adapters of low rank in memory at once.")
     lora_rank: int | None = Field(description="Largest rank of an adapter.")
+    host_cache_gib: float | None = Field(description="Host memory for the cache of a GPU [GiB].")
     speculation: dict[str, Any] | None = Field(description="Kind and draft tokens of another speculation.")
     prompt: int | None
     output: int | None
@@ -132,7 +134,7 @@ def _parse_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         word = value.strip().lower() if isinstance(value, str) else value
         if name == "prefix_cache" and word in ("true", "yes", "on", "false", "no", "off"):
             found[name] = word in ("true", "yes", "on")
-        elif name == "memory_fraction" and isinstance(word, str):
+        elif name in ("memory_fraction", "host_cache_gib") and isinstance(word, str):
             try:
                 found[name] = float(word)
             except ValueError:
@@ -201,7 +203,13 @@ def launch_settings(asked: ServedModel) -> dict[str, Any]:
     Args:
         asked: the question.
     """
-    return {"lora_adapters": asked.lora_adapters, "lora_rank": asked.lora_rank} if asked.lora_adapters else {}
+    found: dict[str, Any] = {}
+    if asked.lora_adapters:
+        found |= {"lora_adapters": asked.lora_adapters, "lora_rank": asked.lora_rank}
+    if asked.host_hit_share:
+        own = asked.host_cache_gib
+        found["host_cache_gib"] = found_system(asked.system).mem2.capacity_gib if own is None else own
+    return found
 
 
 def _evaluate_rows(

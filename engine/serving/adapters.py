@@ -35,7 +35,7 @@ from engine.serving.passes import Blocks, PassSetting, PassWork
 __all__ = ["AdapterTerms", "adapter_bytes", "add_adapters"]
 
 ADAPTER_BYTES = 2.0
-"""Bytes per weight of an adapter, which stays in 16 bits whatever the model's weights have [bytes]. Source: default of
+"""Bytes per weight of an adapter, in 16 bits also where the model's weights have fewer [bytes]. Source: default of
 vLLM's --lora-dtype, the model's own datatype."""
 ADAPTER_KERNELS = 2.0
 """Kernels that an adapted product adds: one for each thin product, of all requests. Source: Punica, section 4."""

@@ -43,6 +43,13 @@ class Assumptions:
     such a cache, but its hits depend on the requests alone: none by default. Memory that requests share is counted for
     each. Source: stated by us."""
 
+    host_hit_share: float = 0.0
+    """Share of the hits of the prefix cache whose keys and values are in the memory of the host, from where they are
+    loaded or else computed again, whichever takes a lone prompt less time [dimensionless]. Source: none by default, as
+    in vLLM, SGLang and TensorRT-LLM, which keep no cache there without a flag."""
+    host_cache_gib: float | None = None
+    """Memory of the host for the cache of one processor [GiB]; None for all that the system has per processor."""
+
     draft_tokens: int = 0
     """Tokens that a draft predicts per step and request, which the step then checks: layers for multi-token prediction
     of the model's own, each a block and the head [tokens]. Their weights are not counted. Source: none by default,
@@ -65,6 +72,11 @@ class Assumptions:
             raise ValueError(f"prefill_chunk is {shown(chunk)}; it must be a whole number from 1 to {2**20:,} tokens.")
         if isinstance(hits, bool) or not isinstance(hits, int | float) or not 0 <= hits <= 1:
             raise ValueError(f"prefix_hit_rate is {shown(hits)}; it must be a share from 0 to 1.")
+        share, host = self.host_hit_share, self.host_cache_gib
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError(f"host_hit_share is {shown(share)}; it must be a share from 0 to 1.")
+        if host is not None and (isinstance(host, bool) or not isinstance(host, int | float) or not 0 < host <= 1e6):
+            raise ValueError(f"host_cache_gib is {shown(host)}; it must be above 0 and at most 1,000,000 GiB.")
 
         drafts, accepted = self.draft_tokens, self.accepted_tokens
         if isinstance(drafts, bool) or not isinstance(drafts, int) or not 0 <= drafts <= 64:

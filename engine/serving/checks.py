@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from engine.cost_models.calibrated import farthest, layer_rules, undivided_sizes
 from engine.executions.arrays import Floats, Ints
 from engine.executions.rules import undivided
 from engine.executions.sentences import excess
 from engine.serving.columns import FIELDS
-from engine.serving.deployments import Deployments, expert_layout
-from engine.serving.figures import ServingSubject
+from engine.serving.deployments import Deployments, deployments_of, expert_layout
+from engine.serving.figures import ServingSubject, host_bytes
 from engine.serving.reasons import FITS, code_of, number_of, sentence
 from engine.serving.shapes import longest_context
 from hardware import GIB
@@ -128,6 +129,11 @@ def reason_text(
         "tpot": 1e3 * row.get("time_per_output_token", 0.0),
         "tpot_limit": 1e3 * (tpot_limit or 0.0),
     }
+    if code_of(number) == "host_memory":
+        one = deployments_of(pd.DataFrame([{column.name: row[column.name] for column in FIELDS}]))
+        need = float(one.batch[0] * host_bytes(subject, one)[0])
+        told = excess(need / GIB, subject.host_capacity / GIB)
+        quantities |= {f"host_{name}": text for name, text in told.items()}
     if "memory_total" in row:
         quantities |= excess(float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB)
     return sentence(code_of(number), quantities)

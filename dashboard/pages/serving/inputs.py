@@ -68,7 +68,9 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
     asked.read("output", default=max(start // 4, 1), most=MOST_TOKENS)
     for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h", "memory_share"):
         asked.read(name)
-    for name in ("prefill_chunk", "prefix_hit_rate", "draft_tokens", "accepted_tokens", "lora_adapters", "lora_rank"):
+    for name in ("prefill_chunk", "prefix_hit_rate", "host_hit_share", "host_cache_gib"):
+        asked.read(name)
+    for name in ("draft_tokens", "accepted_tokens", "lora_adapters", "lora_rank"):
         asked.read(name)
     asked.read("by", options=ORDERS)
     asked.read("cache_room")
@@ -158,6 +160,8 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             draw_decimal(fields["cache_room"], step=0.05, resets=RESETS)
             draw_whole(fields["prefill_chunk"], resets=RESETS)
             draw_decimal(fields["prefix_hit_rate"], step=0.1, resets=RESETS)
+            draw_decimal(fields["host_hit_share"], step=0.1, resets=RESETS)
+            draw_decimal(fields["host_cache_gib"], step=16.0, resets=RESETS)
             draw_whole(fields["draft_tokens"], resets=RESETS)
             draw_decimal(fields["accepted_tokens"], step=0.5, resets=RESETS)
             draw_whole(fields["lora_adapters"], resets=RESETS)

@@ -75,6 +75,8 @@ UNITS: Final = {
     "four_bits": "bits per weight",
     "prefill_chunk": "tokens",
     "prefix_hit_rate": "fraction",
+    "host_hit_share": "fraction",
+    "host_cache_gib": "GiB",
     "draft_tokens": "tokens",
     "accepted_tokens": "tokens",
     "lora_adapters": "adapters",

@@ -48,6 +48,7 @@ SETTINGS: Final = (
     "mtp_tokens",
     "lora_adapters",
     "lora_rank",
+    "host_cache_gib",
     "speculation",
 )
 """Settings of an engine beside the fields of a deployment, in the engine's own numbers."""
@@ -93,6 +94,8 @@ class EngineReading:
     lora_adapters: int | None = None
     """Adapters of low rank in memory at once; None without any."""
     lora_rank: int | None = None
+    host_cache_gib: float | None = None
+    """Host memory for the cache of one GPU [GiB]; None without any."""
     speculation: dict[str, Any] | None = None
     """Kind and draft tokens of speculation that is not the model's own multi-token prediction."""
     prompt: int | None = None

@@ -15,13 +15,18 @@ from engine.launch.serving_engines.words import (
     absent_weight_reason,
     check_divisions,
     drafting_of,
+    host_memory_of,
     kv_bits_of,
     never_said,
     quantization_bits,
     slicing_sentence,
 )
+from hardware import GIB
 
 __all__ = ["SGLANG"]
+
+_GIGABYTE: Final = 1e9
+"""Unit of --hicache-size [bytes]. Source: sglang, srt/mem_cache/memory_pool_host.py."""
 
 _SHARING_BACKENDS: Final = frozenset(
     {
@@ -42,7 +47,6 @@ arg_groups/moe_hook.py."""
 _NOT_MODELLED: Final = (
     "enable-two-batch-overlap",
     "enable-single-batch-overlap",
-    "enable-hierarchical-cache",
     "enable-lmcache",
     "enable-flexkv",
     "enable-hisparse",
@@ -106,6 +110,7 @@ def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
         "memory_fraction": flags.share("mem-fraction-static"),
         **_read_speculation(flags),
         **_read_adapters(flags),
+        **_read_host_cache(flags),
     }
     _note_others(flags)
     known = None not in (world, pipeline, copies)
@@ -190,6 +195,19 @@ def _read_adapters(flags: EngineFlags) -> dict[str, Any]:
     return {"lora_adapters": number, "lora_rank": rank}
 
 
+def _read_host_cache(flags: EngineFlags) -> dict[str, Any]:
+    """Return the host memory of a rank for the cache, where it is stated."""
+    is_on, size = flags.is_on("enable-hierarchical-cache"), flags.raw("hicache-size")
+    ratio = flags.raw("hicache-ratio")
+    if not is_on:
+        return {}
+    if size is None or str(size).strip() == "0":
+        times = "twice" if ratio is None else f"{str(ratio)[:12]} times"
+        flags.remark([f"The cache in host memory has {times} the size of that on the GPU."])
+        return {}
+    return host_memory_of(size, flags.name_of("hicache-size"), _GIGABYTE, flags.remarks)
+
+
 def _note_others(flags: EngineFlags) -> None:
     for name in _NOT_MODELLED:
         if flags.raw(name) not in (None, False, 0, "0", "false", "False", -1, "-1", []):
@@ -265,6 +283,10 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if settings.get(name) is not None:
             flags[flag] = settings[name]
+    if (host := settings.get("host_cache_gib")) is not None:
+        # Whole gigabytes of a rank.
+        size = max(int(host * GIB // _GIGABYTE), 1)
+        flags |= {"--enable-hierarchical-cache": True, "--hicache-size": size}
     if number := settings.get("lora_adapters"):
         # Without paths of adapters, SGLang wants their rank and the matrices that they adapt.
         flags |= {

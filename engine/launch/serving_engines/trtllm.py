@@ -18,11 +18,13 @@ from engine.launch.serving_engines.words import (
     absent_weight_reason,
     check_divisions,
     drafting_of,
+    host_memory_of,
     kv_bits_of,
     never_said,
     refuse_layout,
     slicing_sentence,
 )
+from hardware import GIB
 
 __all__ = ["TRTLLM"]
 
@@ -49,7 +51,7 @@ _NOT_MODELLED: Final = (
     "kv_connector_config",
     "moe_cluster_parallel_size",
 )
-_NESTED_NOT_MODELLED: Final = (("moe_config", "load_balancer"), ("kv_cache_config", "host_cache_size"))
+_NESTED_NOT_MODELLED: Final = (("moe_config", "load_balancer"),)
 _ADAPTED: Final = ("attn_q", "attn_k", "attn_v", "attn_dense", "mlp_gate", "mlp_h_to_4h", "mlp_4h_to_h")
 """Matrices with adapters, by the names of lora_config. Source: TensorRT-LLM, lora_manager.py."""
 _FRACTION: Final = "free_gpu_memory_fraction"
@@ -174,6 +176,7 @@ def _read_merged(merged: EngineFlags, model: str) -> EngineInstance:
         "memory_fraction": _read_fraction(cache.get(_FRACTION)),
         **_read_speculation(merged),
         **_read_adapters(merged),
+        **host_memory_of(cache.get("host_cache_size") or 0, "host_cache_size", 1.0, merged.remarks),
     }
     is_chunked = merged.is_on("enable_chunked_prefill")
     if settings["chunk"] is not None and not is_chunked and merged.role != "decode":
@@ -289,6 +292,8 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         cache[_FRACTION] = settings["memory_fraction"]
     if settings.get("prefix_cache") is not None:
         cache["enable_block_reuse"] = bool(settings["prefix_cache"])
+    if settings.get("host_cache_gib") is not None:
+        cache["host_cache_size"] = int(settings["host_cache_gib"] * GIB)
     if cache:
         file["kv_cache_config"] = cache
     launch = fields.get("launch")

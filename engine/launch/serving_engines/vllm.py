@@ -20,19 +20,20 @@ from engine.launch.serving_engines.words import (
     absent_weight_reason,
     check_divisions,
     drafting_of,
+    host_memory_of,
     kv_bits_of,
     never_said,
     quantization_bits,
     refuse_layout,
     slicing_sentence,
 )
+from hardware import GIB
 
 __all__ = ["VLLM"]
 
 _NOT_MODELLED: Final = (
     "enable-dbo",
     "enable-eplb",
-    "kv-offloading-size",
     "cpu-offload-gb",
     "offload-group-size",
     "fully-sharded-loras",
@@ -109,6 +110,11 @@ def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
         **_read_speculation(flags),
         **_read_adapters(flags),
     }
+    host = flags.raw("kv-offloading-size")
+    if host is not None and tensor is not None and pipeline is not None:
+        # The size is that of all ranks of the engine together.
+        share = GIB / (tensor * pipeline)
+        settings |= host_memory_of(host, flags.name_of("kv-offloading-size"), share, flags.remarks)
     known = None not in (tensor, pipeline, data)
     gpus = tensor * pipeline * data * context if known else None  # type: ignore[operator]
     return EngineInstance(_set_values(fields), _set_values(settings), gpus, rejected, model)
@@ -237,6 +243,9 @@ def _write(order: DeploymentOrder) -> ServerCommand:
     elif batch is not None and int(batch) > GRAPHS_SAID:
         flags["--max-cudagraph-capture-size"] = int(batch)
     flags |= _write_settings(order.settings) | _write_adapters(order.settings, remarks)
+    if (host := order.settings.get("host_cache_gib")) is not None:
+        # vLLM's size is that of all ranks together.
+        flags["--kv-offloading-size"] = host * tensor * pipeline
     if order.role:
         kind = "kv_producer" if order.role == "prefill" else "kv_consumer"
         flags["--kv-transfer-config"] = json.dumps({"kv_connector": "NixlConnector", "kv_role": kind})

@@ -197,6 +197,10 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
                 raise LaunchError(f"memory_fraction is {shown(value)}; it must be a share above 0, up to 1.")
             found[name] = value
+        elif name == "host_cache_gib":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
+                raise LaunchError(f"host_cache_gib is {shown(value)}; it must be above 0, up to 1,000,000 GiB per GPU.")
+            found[name] = value
         else:
             known = tuple(each for each in SETTINGS if each != "speculation")
             raise LaunchError(f"There is no setting {shown(name)}{did_you_mean(str(name), known)}.")

@@ -114,6 +114,20 @@ class ServedModel(Document):
         default=0.0,
         description="Share of the prompt tokens that the prefix cache has, which are not computed; none by default.",
     )
+    host_hit_share: Annotated[
+        float, Number(0, 1), Asked("Hits in host memory", option="host-hits", parameter="host_hits")
+    ] = Field(
+        default=0.0,
+        description="Share of the hits of the prefix cache that is in host memory: loaded, or computed again where "
+        "that is faster; none by default.",
+    )
+    host_cache_gib: Annotated[
+        Annotated[float, Number(1e-3, 1e6)] | None,
+        Asked("Host memory for cache", "GiB", option="host-cache", parameter="host_gib"),
+    ] = Field(
+        default=None,
+        description="Host memory for the cache of a GPU; all that the system has per GPU by default.",
+    )
     draft_tokens: Annotated[int, Whole(0, 64), Asked("Draft tokens", "tokens", parameter="drafts")] = Field(
         default=0, description="Tokens that multi-token prediction drafts per step and request; none by default."
     )
@@ -222,7 +236,7 @@ class DeploymentExportQuestion(Document):
     ] = Field(
         default_factory=dict,
         description="prefix_cache (true or false), chunk [tokens], max_length [tokens], memory_fraction, mtp_tokens, "
-        "lora_adapters, lora_rank.",
+        "lora_adapters, lora_rank, host_cache_gib [GiB per GPU].",
         json_schema_extra={"additionalProperties": True},
     )
     checkpoint: Annotated[str | None, Asked("Checkpoint", metavar="REPOSITORY|PATH")] = Field(
