@@ -27,7 +27,7 @@ from dashboard.queries.serving import (
     recommended_sides,
     refused_part,
 )
-from dashboard.words.numbers import count, counted, format_value, percent
+from dashboard.words.numbers import count, counted, format_value, percent, plain
 from dashboard.words.serving import bits_words, precision_words
 from engine.questions.documents.serving import DeploymentsQuestion
 from engine.serving import (
@@ -213,6 +213,10 @@ def _choice_items(terms: Assumptions) -> list[str]:
     found = []
     if terms.lora_adapters:
         found.append(f"{counted(terms.lora_adapters, 'LoRA adapter')} of rank {terms.lora_rank:,} in memory, modelled.")
+    if terms.draft_tokens:
+        who = "prediction layers of its own" if terms.draft_model is None else terms.draft_model.name
+        words = f"{counted(terms.draft_tokens, 'draft token')} per step by {who}"
+        found.append(f"{words}; a step gives {plain(terms.tokens_per_step)} tokens, modelled.")
     if terms.prefix_hit_rate * terms.host_hit_share:
         share = percent(terms.host_hit_share, 0)
         found.append(f"{share} of the hits are in host memory: loaded, or computed where that is faster; modelled.")

@@ -10,6 +10,8 @@ from pydantic import Field
 
 from engine.launch import EngineReading, LaunchError, read_engine_text, write_deployment
 from engine.launch.serving_engines.contract import SETTINGS, WrittenDeployment
+from engine.launch.serving_engines.model_names import checkpoint_of
+from engine.launch.serving_engines.writing import UNKNOWN_CHECKPOINT
 from engine.questions.bounds import Context
 from engine.questions.documents.serving import DeploymentExportQuestion, DeploymentImportQuestion, ServedModel
 from engine.questions.plain import plain
@@ -206,6 +208,11 @@ def launch_settings(asked: ServedModel) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if asked.lora_adapters:
         found |= {"lora_adapters": asked.lora_adapters, "lora_rank": asked.lora_rank}
+    if asked.draft_model is not None:
+        name = found_model(asked.draft_model).name
+        found |= {"draft_checkpoint": checkpoint_of(name) or UNKNOWN_CHECKPOINT, "draft_tokens": asked.draft_tokens}
+    elif asked.draft_tokens:
+        found["mtp_tokens"] = asked.draft_tokens
     if asked.host_hit_share:
         own = asked.host_cache_gib
         found["host_cache_gib"] = found_system(asked.system).mem2.capacity_gib if own is None else own

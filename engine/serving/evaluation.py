@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated import library_calibration, parameters_of
+from engine.cost_models.calibrated import library_calibration, model_shapes, parameters_of
 from engine.executions.field_values import quoted
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, reason_text, shape_reasons
@@ -89,9 +89,17 @@ def subject_of(
             raise WorkloadError(
                 f"host_cache_gib is {wanted:g}; {found.title or found.name} has {there:g} GiB of host memory per GPU."
             )
+    network = model_of(model)
+    if assumptions is not None and assumptions.draft_model is not None:
+        words = [int(model_shapes(each).vocabulary) for each in (network, assumptions.draft_model)]
+        if words[0] != words[1]:
+            raise WorkloadError(
+                f"The draft model {assumptions.draft_model.name} has {words[1]:,} tokens in its vocabulary; it must "
+                f"have the {words[0]:,} of {network.name}."
+            )
     p = parameters_of(calibration or library_calibration())
     return ServingSubject(
-        model_of(model),
+        network,
         found,
         p,
         assumptions or Assumptions(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,17 @@ from engine.serving.shapes import BlockPattern, ServingStage, pattern_of, stages
 from hardware import GIB, System
 from models import Model
 
-__all__ = ["CHUNK", "ServingSubject", "computed_prompt", "figures", "grouped", "host_bytes", "memory_of", "pass_times"]
+__all__ = [
+    "CHUNK",
+    "ServingSubject",
+    "computed_prompt",
+    "draft_deployments",
+    "figures",
+    "grouped",
+    "host_bytes",
+    "memory_of",
+    "pass_times",
+]
 
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
@@ -91,6 +102,15 @@ class ServingSubject:
     def adapters(self) -> AdapterTerms:
         """Adapters of low rank that are served."""
         return AdapterTerms(float(self.assumptions.lora_adapters), float(self.assumptions.lora_rank))
+
+    @cached_property
+    def draft(self) -> ServingSubject | None:
+        """The draft model on the same system; None without one."""
+        if self.assumptions.draft_model is None:
+            return None
+        without: dict[str, Any] = {"draft_tokens": 0, "accepted_tokens": 0.0, "acceptance_rate": None}
+        without |= {"draft_model": None, "lora_adapters": 0, "host_hit_share": 0.0}
+        return replace(self, model=self.assumptions.draft_model, assumptions=replace(self.assumptions, **without))
 
     @property
     def host_share(self) -> float:
@@ -150,11 +170,28 @@ def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
         subject.attention_bytes(d),
         subject.assumptions,
         adapter_bytes(_case_of_pass(subject, d, np.ones(len(d))), subject.adapters) if subject.adapters.number else (),
+        None if subject.draft is None else _draft_memory(subject.draft, d),
     )
     if not subject.host_share:
         return found
     most = np.floor(subject.host_capacity / host_bytes(subject, d))
     return replace(found, largest_batch=np.minimum(found.largest_batch, most))
+
+
+def draft_deployments(d: Deployments) -> Deployments:
+    """Returns the deployments of a draft model beside its model: one stage, in 16 bits.
+
+    Args:
+        d: deployments of the model [rows].
+    """
+    ones, wide = np.ones(len(d)), np.full(len(d), 16.0)
+    return replace(d, pipeline_par=ones, expert_par=ones, weight_bits=wide, attention_bits=wide, compute_bits=wide)
+
+
+def _draft_memory(draft: ServingSubject, d: Deployments) -> tuple[Floats, Floats]:
+    """Return the weights of a draft model and its cache of a request on a processor of the last stage [bytes]."""
+    found = memory_of(draft, replace(draft_deployments(d), batch=np.ones(len(d))))
+    return found.weights, found.kv_cache
 
 
 def host_bytes(subject: ServingSubject, d: Deployments) -> Floats:
@@ -287,7 +324,10 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     context = d.prompt + d.output / 2.0 * (1.0 + subject.output_cv**2)
     drafts, gained = float(subject.assumptions.draft_tokens), subject.assumptions.tokens_per_step
     run, messages = _run_pass(subject, d, Pass(tokens, context, queries=1.0 + drafts), is_step=True)
-    if drafts:
+    draft, spent = subject.draft, np.zeros(())
+    if draft is not None:
+        run, spent = _add_draft_model(run, draft, d, Pass(tokens, context), drafts)
+    elif drafts:
         run = _add_drafts(run, _run_pass(subject, d, Pass(tokens, context), is_step=True)[0], drafts, subject)
     # One microbatch through all stages, or all microbatches through the slowest stage.
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)
@@ -311,6 +351,12 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     work = Pass(decoding, context, together, d.prompt, chunks, d.prompt - computed, 1.0 + drafts)
     mixed, sent = _run_pass(subject, d, work, is_step=False)
     slowest, through = mixed.slowest, mixed.total + sent
+    if draft is not None:
+        # The draft model computes the prompt, too, and drafts for requests that decode.
+        prompt = replace(work, requests=np.zeros(len(d)))
+        own = _run_pass(draft, draft_deployments(d), prompt, is_step=False)[0].total
+        own = own + np.where(decoding > 0, spent, 0.0)
+        slowest, through = slowest + own, through + own
     if subject.host_share:
         # Stages load their parts at the same time, before the pass: its prompts share the link.
         more = np.where(computed < _recomputed_prompt(subject, d), loaded * together / chunks, 0.0)
@@ -325,6 +371,18 @@ def _add_drafts(run: _Stages, plain: _Stages, drafts: float, subject: ServingSub
     more = replace(PassWork.of().plus(work, share), ends=drafts * work.ends)
     # The last stage predicts.
     return _Stages(run.slowest + more.total, run.total + more.total, run.work.plus(more))
+
+
+def _add_draft_model(
+    run: _Stages, draft: ServingSubject, d: Deployments, work: Pass, drafts: float
+) -> tuple[_Stages, Floats]:
+    """Return a step with the passes of a draft model, one after the other on the last stage, and their time [s]."""
+    there = draft_deployments(d)
+    plain = _run_pass(draft, there, work, is_step=True)[0]
+    # What an engine's host takes for the layers of a model counts for those of the draft, too.
+    host = draft.engine(there).step_layer * float(len(draft.pattern.blocks))
+    spent = drafts * (plain.total + host)
+    return _Stages(run.slowest + spent, run.total + spent, run.work.plus(plain.work, drafts)), spent
 
 
 def computed_prompt(subject: ServingSubject, d: Deployments) -> Floats:

@@ -16,6 +16,7 @@ __all__ = [
     "DEPLOYMENT_FIELDS",
     "LEFT_FIELDS",
     "SETTINGS",
+    "WRITTEN_SETTINGS",
     "DeploymentOrder",
     "EngineInstance",
     "EngineReading",
@@ -52,6 +53,11 @@ SETTINGS: Final = (
     "speculation",
 )
 """Settings of an engine beside the fields of a deployment, in the engine's own numbers."""
+
+
+WRITTEN_SETTINGS: Final = ("draft_checkpoint", "draft_tokens")
+"""Settings that are written only, together: weights of a draft model, and its tokens per step. Read, they are the
+`speculation`."""
 
 
 class UnsayableDeploymentError(LaunchError):

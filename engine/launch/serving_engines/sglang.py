@@ -302,6 +302,14 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             "--speculative-eagle-topk": 1,
             "--speculative-num-draft-tokens": int(drafted) + 1,
         }
+    if drafted := settings.get("draft_tokens"):
+        flags |= {
+            "--speculative-algorithm": "STANDALONE",
+            "--speculative-draft-model-path": settings["draft_checkpoint"],
+            "--speculative-num-steps": int(drafted),
+            "--speculative-eagle-topk": 1,
+            "--speculative-num-draft-tokens": int(drafted) + 1,
+        }
     return flags
 
 

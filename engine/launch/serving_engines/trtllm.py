@@ -319,6 +319,12 @@ def _write(order: DeploymentOrder) -> ServerCommand:
             "decoding_type": "MTP",
             "num_nextn_predict_layers": int(settings["mtp_tokens"]),
         }
+    if settings.get("draft_tokens"):
+        file["speculative_config"] = {
+            "decoding_type": "Draft_Target",
+            "max_draft_len": int(settings["draft_tokens"]),
+            "speculative_model": settings["draft_checkpoint"],
+        }
     if order.role:
         file["cache_transceiver_config"] = {"backend": "DEFAULT"}
         remarks.append("Start trtllm-serve disaggregated with the URLs of both pools, unless Dynamo routes requests.")

@@ -274,6 +274,9 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         flags["--speculative-config"] = json.dumps(
             {"method": "mtp", "num_speculative_tokens": int(settings["mtp_tokens"])}
         )
+    if settings.get("draft_tokens"):
+        said = {"method": "draft_model", "model": settings["draft_checkpoint"]}
+        flags["--speculative-config"] = json.dumps({**said, "num_speculative_tokens": int(settings["draft_tokens"])})
     return flags
 
 
