@@ -137,6 +137,7 @@ def _figures(
     chosen: Mapping[str, Any],
     compared: tuple[DeploymentComparison, ServingExploration] | None,
 ) -> list[Figure]:
+    gained = (found.assumptions or Assumptions()).tokens_per_step
     shown = [
         Figure(
             "frontier",
@@ -145,7 +146,9 @@ def _figures(
             partial(_draw_frontier, found, chosen),
         ),
         Figure("step", "One decode step", "by kind of operation", lambda mode: decode_step(chosen, mode)),
-        Figure("request", "One request", "until its last token", lambda mode: request_time(chosen, mode)),
+        Figure(
+            "request", "One request", "until its last token", lambda mode: request_time(chosen, mode, gained=gained)
+        ),
         Figure(
             "memory",
             "Where the memory goes",

@@ -80,6 +80,7 @@ UNITS: Final = {
     "draft_tokens": "tokens",
     "accepted_tokens": "tokens",
     "acceptance_rate": "fraction",
+    "draft_model": "model document",
     "lora_adapters": "adapters",
     "lora_rank": "elements",
 }

@@ -111,6 +111,9 @@ def test_the_page_counts_adapters_host_cache_and_a_draft_model() -> None:
     }
     for row in found["frontier"]:
         assert marks[row["id"]] == (row["tokens_per_s_per_user"], row["tokens_per_s_per_processor"])
+    # A step gives several tokens: the parts of a request are no longer than it.
+    best = found["recommended"]
+    assert sum(figure(page, "serving_request")["data"][0]["x"]) == pytest.approx(best["request_latency"], rel=0.01)
     files = " ".join(each.value for each in page.code)
     for flag in ("--enable-lora", "--max-lora-rank 32", "--kv-offloading-size", "draft_model"):
         assert flag in files
