@@ -70,7 +70,7 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
     times, paid = _steps(hours, "time"), _steps(hours, "gpus")
     ready = [each * day.size for each in _steps(hours, "ready")]
     for name, values, shade in (
-        ("paid: starting, too", paid, colours.ramp(0.95)),
+        ("paid: ready or starting", paid, colours.ramp(0.95)),
         ("ready", ready, colours.ramp(0.5)),
     ):
         drawing.draw(

@@ -24,6 +24,8 @@ WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
 """Whole numbers in links."""
 DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
 """Positive numbers in links."""
+ZERO: Final = r"0(?:\.0{1,4})?"
+"""Zero in links, of fields whose numbers may be zero."""
 NONE: Final = "none"
 """Text in links for no value of a field that has one by default."""
 _FLAGS: Final = {"on": "On", "off": "Off"}
@@ -190,6 +192,8 @@ class LinkReader(Generic[Read]):
         is_whole = declared.kind is FieldKind.WHOLE
         unsaid = "" if default is None else _link_text(default)
         numbers = pattern or (WHOLE if is_whole else DECIMAL)
+        if pattern is None and declared.takes_zero:
+            numbers = re.compile(rf"{ZERO}|{numbers.pattern}")
         clears = LinkField(declared, parameter, default, default, {}).is_clearable
         accepted = re.compile(f"{numbers.pattern}|{NONE}") if clears else numbers
         text = state.url_value(parameter, unsaid, accepted)

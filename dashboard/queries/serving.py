@@ -8,10 +8,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+import hardware
 from dashboard.charts.elements.advice import ExecutionSide
 from dashboard.charts.elements.markup import Tile
-from dashboard.words.numbers import ABSENT, count, format_value, gibibytes, percent, signed_percent
+from dashboard.link.catalogue import system_of
+from dashboard.words.numbers import ABSENT, count, format_value, gibibytes, percent, plain, signed_percent
 from dashboard.words.serving import WORDS, bits_words
+from engine.economics import RunInputs
 from engine.exploration.frontier import frontier
 from engine.serving import (
     ChangedDeployment,
@@ -35,6 +38,7 @@ __all__ = [
     "curves",
     "deployment_tiles",
     "per_degree",
+    "price_placeholder",
     "recommended_sides",
     "refused_part",
 ]
@@ -263,3 +267,16 @@ def comparison_rows(compared: DeploymentComparison) -> list[tuple[str, str, str,
             (by_name(name).label, _format_figure(compared.one, name), _format_figure(compared.other, name), change)
         )
     return rows
+
+
+def price_placeholder(system: str) -> str:
+    """Return what an empty field of a price shows: the recorded price of a GPU in USD/h, or that there is none.
+
+    Args:
+        system: name in the library.
+    """
+    try:
+        price = RunInputs.of(system_of(system)).usd_middle
+    except hardware.SystemFileError:
+        price = None
+    return "none recorded" if price is None else f"{plain(price)} recorded"

@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.link import state
 from dashboard.queries.frameworks import framework_cost
 from dashboard.queries.scenario_edits import altered
+from dashboard.widgets.figures import draw_doubts
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent
 from engine import Scenario
@@ -30,7 +31,7 @@ def draw_cost_line(scenario: Scenario, key: str, *, is_final: bool) -> None:
     title = FRAMEWORK_RULES[scenario.framework].title
     found = framework_cost(scenario, scenario.key, scenario.framework) if is_final else None
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key=f"{key}_cost"):
-        words = f"What {title} runs, next to the fastest of all." if found is None else found.sentence
+        words = f"Comparing {title} with any framework." if found is None else found.sentence
         st.markdown(f":small[:gray[:material/deployed_code: {literal(words)}]]", width="content")
         if is_final:
             st.button("Any framework", type="tertiary", key=f"{key}_any", on_click=_use_any)
@@ -66,7 +67,8 @@ def draw_framework_best(scenario: Scenario, execution: Mapping[Any, Any], framew
     if given := float(execution.get("sample_rate") or 0.0):
         behind = 1.0 - rate / given
         words += f", {percent(behind)} slower than this" if behind > 0.0 else ", not slower than this"
-    st.markdown(literal(f"The best that {found.title} runs: {words}."))
+    st.markdown(literal(f"The fastest that {found.title} runs: {words}."))
+    draw_doubts(found.scenario, found.best)
     if key is None:
         return
     st.button(

@@ -226,8 +226,12 @@ def draw_decimal(
     step: float = 1.0,
     width: int | Literal["stretch"] = "stretch",
     resets: Collection[str] = (),
+    placeholder: str = "none",
 ) -> None:
-    """Draw a field for a number; where the field can be None it may be left empty. See `draw_choice`."""
+    """Draw a field for a number; where the field can be None it may be left empty. See `draw_choice`.
+
+    placeholder: shown in an empty field.
+    """
     clearable = field.default is None or field.is_clearable
     state.settle()
     value = None if field.value is None else float(field.value)
@@ -235,18 +239,18 @@ def draw_decimal(
 
     def change() -> None:
         new = given(key)
-        state.set_url_values({field.parameter: field.text(new or None), **dict.fromkeys(resets)})
+        state.set_url_values({field.parameter: field.text(new), **dict.fromkeys(resets)})
 
     st.number_input(
         label or field.label,
-        min_value=0.0 if field.default == 0 else 0.0001,
-        max_value=9_999_999.0,
+        min_value=0.0 if field.default == 0 or field.declared.takes_zero else 0.0001,
+        max_value=9_999_999.0 if field.most is None else min(float(field.most), 9_999_999.0),
         value=None if clearable else value,
         step=step,
         key=key,
         on_change=change,
         help=(field.declared.help if help is None else help) or None,
-        placeholder="none" if clearable else None,
+        placeholder=placeholder if clearable else None,
         format="%g",
         width=width,
     )

@@ -126,9 +126,9 @@ def _make_sides(scenario: Scenario, found: Advice, selected: int | None) -> list
         return [_make_side(scenario, "Recommended, and fastest", own, alike, selected)]
     behind = f"{percent(1.0 - 1.0 / (1.0 + found.difference))} slower on paper"
     within = found.difference <= found.terms.error
-    close = (
-        f", inside the error of {error}; simplest of {found.close:,}" if within else f"; simplest of {found.close:,}"
-    )
+    close = f", inside the error of {error}" if within else ""
+    if found.close > 1:
+        close += f"; simplest of {found.close:,}"
     further = tuple(words for words in found.takes if "offload" not in words)
     takes = f"; needs {_list_briefly(further)}" if further and "needs" not in found.why else ""
     return [

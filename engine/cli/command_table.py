@@ -141,6 +141,6 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "plan": CommandEntry(
         "plan",
         "plan_app",
-        "Plans: a training run, layers divided among devices, elastic training, operators in layers.",
+        "Plans: a training run, a day of a service, layers on devices, elastic training, operators in layers.",
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -132,6 +132,9 @@ def asks(
         ]
         if flatten:
             declared.append(_file_parameter(fields[flatten]))
+        for each in declared:
+            said_in = get_args(each.annotation)[1]
+            said_in.help = _with_options(said_in.help, (*inner, *fields.values()), arguments)
 
         @wraps(command)
         def run(**given: Any) -> None:
@@ -258,10 +261,14 @@ def name_options(document: type[Document]) -> Iterator[None]:
     try:
         yield
     except QuestionError as problem:
-        text = str(problem)
-        for field in question_fields(document).values():
-            text = text.replace(f"`{field.name}`", f"--{field.option}")
-        raise QuestionError(text) from None
+        raise QuestionError(_with_options(str(problem), question_fields(document).values())) from None
+
+
+def _with_options(text: str, fields: Iterable[QuestionField], arguments: Collection[str] = ()) -> str:
+    """Return a text with options and arguments in place of the fields in backticks."""
+    for field in fields:
+        text = text.replace(f"`{field.name}`", _option_words(field, arguments))
+    return text
 
 
 def _command_parameter(

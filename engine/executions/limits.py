@@ -129,8 +129,8 @@ def framework_limit(framework: Any, cost_model: str) -> dict[str, Any]:
     word = _check_framework(framework)
     if word != ANY and FRAMEWORK not in options_of(cost_model):
         raise LimitError(
-            f"The framework is {word}; the cost model {cost_model} takes {ANY} only, because frameworks run fields "
-            "that it lacks."
+            f"The framework is '{word}', but the cost model {cost_model} does not have all settings of a framework. "
+            f"Choose the cost model calibrated, or '{ANY}' framework."
         )
     return {FRAMEWORK: word}
 

@@ -66,12 +66,14 @@ class FrameworkCost:
             return f"{self.title} runs the fastest of all executions."
         share = 100.0 * self.slowdown
         shown = f"{share:.1f} %" if share >= 0.1 else "less than 0.1 %"
-        return f"{self.title}: {shown} slower than the fastest of all{needs}."
+        return f"The fastest with {self.title} is {shown} slower than the fastest of all{needs}."
 
 
 def _listed(words: tuple[str, ...]) -> str:
     if len(words) > 3:
         words = (*words[:3], f"{len(words) - 3} more")
+    if any("," in each for each in words):
+        return "; ".join(words)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -116,6 +116,11 @@ class QuestionField:
         return len(self.choices) == 1
 
     @property
+    def takes_zero(self) -> bool:
+        """True for a number that may be zero."""
+        return self.least is not None and self.least <= 0
+
+    @property
     def option_factor(self) -> float:
         """Value in the document of one unit of the command option."""
         return _unit_ratio(self.option_unit, self.unit)

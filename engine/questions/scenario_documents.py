@@ -83,8 +83,7 @@ FrameworkName = Annotated[
     Asked(
         "Framework",
         words={ANY: "any framework", **{name: each.title for name, each in FRAMEWORK_RULES.items()}},
-        option_help="Training framework that is to run the executions; what it cannot run is not searched. any by "
-        "default.",
+        option_help="Training framework; executions that it does not run are not searched. any by default.",
     ),
 ]
 """Training framework; None and `any` for any."""
@@ -156,8 +155,8 @@ class ScenarioDocument(Document):
     attention: AttentionName = None
     framework: FrameworkName = Field(
         default=None,
-        description=f"Training framework that is to run the executions: {', '.join(FRAMEWORK_WORDS)}. What it cannot "
-        "run as it is, is not searched. Null: any.",
+        description=f"Training framework: {', '.join(FRAMEWORK_WORDS)}. Executions that it does not run are not "
+        "searched. Null: any.",
     )
 
 
@@ -176,7 +175,7 @@ class ScenarioSummary(Document):
     model_document: dict[str, Any] | None = Field(
         default=None, description="The model as a document; null where the library has it under its name."
     )
-    framework: str = Field(description="Training framework that is to run the executions; any without one.")
+    framework: str = Field(description="Training framework that runs the executions; any without one.")
     attention: Literal["causal", "full"] = Field(
         description="How figures named in no convention count attention: without masked products, or in full."
     )

@@ -89,6 +89,9 @@ class Scenario:
         found = system_of(system)
         name = chosen_cost_model(cost_model, found, calibration).name
         if framework is not None and isinstance(limits, Mapping | None):
+            stated = (limits or {}).get(FRAMEWORK, framework)
+            if stated not in (framework, [framework]):
+                raise LimitError(f"The framework is '{framework}', but a limit says {shown(stated)}; give one of them.")
             limits = {**(limits or {}), **framework_limit(framework, name)}
         return cls(
             model_of(model),

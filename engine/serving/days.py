@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +44,10 @@ STEPS: Final = 288
 """Intervals of a shaped demand: five minutes each. Source: stated by us."""
 HIGHEST: Final = 1e9
 """Highest demand [requests/s]. Source: the bound of `engine.serving.ServiceLoad`."""
+NUMBER: Final = re.compile(r"\d{1,20}(\.\d{0,20})?([eE][+-]?\d{1,3})?|\.\d{1,20}", re.ASCII)
+"""Numbers of a demand; not such as 1_000, which Python reads, too."""
+TIME: Final = re.compile(rf"{NUMBER.pattern}|\d{{1,2}}(:\d{{2}}){{1,2}}(\.\d{{1,9}})?", re.ASCII)
+"""Times of a demand: hours, or hours, minutes and seconds."""
 ROUNDING: Final = 1e-9
 """Relative excess of a demand over a capacity that is rounding, as in `engine.serving.services`."""
 
@@ -131,9 +136,12 @@ def read_demand(text: str, name: str = "The demand") -> DayDemand:
     if len(text) > LONGEST:
         raise WorkloadError(f"{name} has {len(text):,} characters; it must have at most {LONGEST:,}.")
     try:
-        table = pd.read_csv(io.StringIO(text), dtype=str, skipinitialspace=True, nrows=MOST_ROWS + 1)
+        table = pd.read_csv(io.StringIO(text), dtype=str, skipinitialspace=True, nrows=MOST_ROWS + 1, na_filter=False)
     except (ValueError, UnicodeError):
-        raise WorkloadError(f"{name} is no CSV table; it needs a header with time and requests_per_second.") from None
+        raise WorkloadError(f"{name} is not a CSV table; it needs the columns time and requests_per_second.") from None
+    if not isinstance(table.index, pd.RangeIndex):
+        # With more cells than names, pandas would take the first cells for names of rows.
+        raise WorkloadError(f"{name} has rows with more cells than the header; give each column a name.")
     columns = {str(column).strip(): column for column in table.columns}
     for column in ("time", "requests_per_second"):
         if column not in columns:
@@ -160,23 +168,17 @@ def read_demand(text: str, name: str = "The demand") -> DayDemand:
 def _read_time(value: Any, where: str) -> float:
     """Return a time of the day [h]."""
     text = str(value).strip()
-    try:
-        parts = [float(each) for each in text.split(":")]
-    except ValueError:
-        parts = [math.nan]
+    parts = [float(each) for each in text.split(":")] if TIME.fullmatch(text) else [math.nan]
     minutes = parts[1:]
     hours = sum(part / 60**place for place, part in enumerate(parts))
-    if len(parts) > 3 or not all(0 <= part < 60 for part in minutes) or not 0 <= hours < DAY:
+    if not all(0 <= part < 60 for part in minutes) or not 0 <= hours < DAY:
         raise WorkloadError(f"{where}: time is {shown(text)}; it must be from 0 to below 24 hours, or such as 13:30.")
     return float(hours)
 
 
 def _read_rate(value: Any, where: str) -> float:
     text = str(value).strip()
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
+    rate = float(text) if NUMBER.fullmatch(text) else math.nan
     if not 0 <= rate <= HIGHEST:
         raise WorkloadError(
             f"{where}: requests_per_second is {shown(text)}; it must be a number from 0 to {HIGHEST:,.0f}."
@@ -212,12 +214,12 @@ class DayRules:
                 raise WorkloadError(f"{name} is {shown(getattr(self, name))}; it must be from 0 to 86,400 seconds.")
         if self.least < 0 or (self.most is not None and self.most < max(self.least, 1)):
             raise WorkloadError(
-                f"least_replicas is {self.least} and most_replicas {shown(self.most)}; the most must be at least the "
-                "least, and 1."
+                f"At least {self.least:,} and at most {shown(self.most)} replicas contradict each other; raise the "
+                "most or lower the least."
             )
         if self.reserved_price is not None and not self.price >= 0:
             raise WorkloadError(
-                "The system has no price on demand to compare the reserved price with; give price_usd_per_h, too."
+                "The system has no recorded price to compare the reserved price with; give a price on demand, too."
             )
 
 
@@ -260,6 +262,12 @@ class ServedDay:
     def peak_replicas(self) -> int:
         """Most replicas at once."""
         return int(self.replicas.max())
+
+    @property
+    def replica_range(self) -> str:
+        """Replicas over the day in words: "3 to 8", or "2" all day."""
+        least, most = int(self.replicas.min()), self.peak_replicas
+        return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
     @property
     def replica_hours(self) -> float:
@@ -404,10 +412,10 @@ class ServingDays:
             return ""
         if not self.holding:
             return self.sizing.obstacle or "No deployment holds all limits, even without load; raise a limit."
+        least = max(self.rules.least, 1)
         return (
-            f"Of {self.holding:,} deployments within the limits, the smallest has {self.smallest:,} GPUs, and "
-            f"{max(self.rules.least, 1):,} or more of them run; most_procs is {self.rules.most_procs:,} and must be at "
-            f"least {self.smallest * max(self.rules.least, 1):,}."
+            f"The smallest deployment within the limits needs {self.smallest * least:,} GPUs for {least:,} "
+            f"replica{'s' if least > 1 else ''}, but at most {self.rules.most_procs:,} may be used."
         )
 
     @cached_property

@@ -89,9 +89,12 @@ class DeploymentRecommendation:
                 f"options of {self.close:,} such deployments."
             )
         if self.has_room:
-            text += f" The cache has room for {100 * cache_room_of(self.row):.0f} % more requests."
+            text += f" The cache has room for {100 * cache_room_of(self.row):,.0f} % more requests."
         else:
-            text += f" No deployment has room for {100 * self.cache_room:.0f} % more requests; longer ones would wait."
+            text += (
+                f" No deployment has room in its cache for {100 * self.cache_room:,.0f} % more requests; requests that "
+                "grow longer may wait."
+            )
         return text
 
 

@@ -16,6 +16,8 @@ from playwright.sync_api import Page, Route, expect
 from dashboard.words.numbers import format_value
 from engine import Exploration, explore
 from engine.columns import stored_of
+from engine.recommendation import recommend
+from engine.store import StoreCondition
 from tests.browser.conftest import SMALL, go_to, open_at, settled
 
 Visit = Callable[..., Page]
@@ -74,7 +76,10 @@ def test_a_clicked_cell_and_metric_change_panel_map_and_table_and_a_link_restore
     assert panel_title(page) != title
     click_cell(page, other)
     expect(page.locator(".st-key-panel .ss-head").first).to_have_text(title)
-    step = format_value("total_time", direct.evaluate_ids([row["id"]])["total_time"].iloc[0])
+    cell = [StoreCondition(name, "=", int(row[name])) for name in ("tensor_par", "pipeline_par")]
+    advised = recommend(direct, where=cell).execution
+    assert advised is not None
+    step = format_value("total_time", advised["total_time"])
     expect(page.locator(".st-key-panel .ss-facts").first).to_contain_text(step)
     page.wait_for_url(f"**cell={row['tensor_par']}x{row['pipeline_par']}**")
 

@@ -11,6 +11,7 @@ import hardware
 import models
 from dashboard.words.numbers import format_value
 from engine import explore
+from engine.recommendation import recommend
 from tests.browser.conftest import SMALL, open_at, settled
 from tests.dashboard.link.test_sharing import complete, folded
 
@@ -34,8 +35,9 @@ def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, strang
     system = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.bandwidth_gb_per_s": 6144.0})
     limits = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
     direct = explore("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
-    assert direct.best is not None
-    rate = format_value("sample_rate", direct.best["sample_rate"]).split()[0]
+    advised = recommend(direct).execution
+    assert advised is not None
+    rate = format_value("sample_rate", advised["sample_rate"]).split()[0]
     expect(page.locator(".ss-tile-value").first).to_contain_text(rate)
     page.get_by_role("radio", name="MFU").click()
     page.wait_for_url("**metric=mfu**")

@@ -30,7 +30,7 @@ def test_the_first_thing_done_after_the_server_was_started_again_is_done(
         expect(error).to_have_count(0)
     field.fill("")
     field.press("Enter")
-    expect(page).not_to_have_url(re.compile("serving_ttft"))
+    expect(page).to_have_url(re.compile("serving_ttft=none"))
     expect(page).to_have_url(re.compile("serving_tpot=50"))
     settled(page)
     expect(field).to_have_value("")

@@ -194,19 +194,23 @@ def map_legend(
     runs: bool = True,
     numbered: bool = True,
     may_fit: bool = False,
+    framework: str = "",
 ) -> str:
     """Returns the caption line under the cell map.
 
     unit: unit of the cells' values, empty without one. fastest: whether cells show their fastest execution, for any
     metric. runs: whether any cell has a feasible execution. numbered: whether cells print their values.
-    may_fit: whether the best of any cell only may fit.
+    may_fit: whether the best of any cell only may fit. framework: name of the one that runs the executions, if any.
     """
+    divides = f"TP × PP does not divide {num_procs:,} or the model"
+    if framework:
+        divides += f", or {escape(framework)} does not run it"
     best = "the fastest" if fastest else "the best"
     shown = f"<span>Each cell: {best} setting with this TP and PP{in_unit(unit)}.</span><span>★ best of all</span>"
     return (
         f'<div class="ss-legend">{shown if runs else ""}{f"<span>{MAY_FIT}</span>" if may_fit else ""}'
         f"<span>{NOT_FITTING if numbered else NOT_NUMBERED}</span>"
-        f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
+        f"<span>· no execution: {divides}</span></div>"
     )
 
 

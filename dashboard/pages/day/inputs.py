@@ -14,6 +14,7 @@ from dashboard.link import state
 from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.day.link import ASKED_FIELDS, PAGE_NAME, TABLE_PARAMETER, DayLink
+from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import (
     draw_choice,
     draw_decimal,
@@ -144,7 +145,13 @@ def draw_inputs(own: OwnTable, fields: Mapping[str, LinkField]) -> None:
         draw_whole(fields["least_replicas"], width=124)
         draw_decimal(fields["most_replicas"], step=1.0, width=124)
         draw_whole(fields["most_procs"], width=124)
-        draw_decimal(fields["price_usd_per_h"], label="On demand, USD/GPU-h", step=0.5, width=170)
+        draw_decimal(
+            fields["price_usd_per_h"],
+            label="On demand, USD/GPU-h",
+            step=0.5,
+            width=170,
+            placeholder=price_placeholder(str(fields["system"].value)),
+        )
         draw_decimal(fields["reserved_usd_per_h"], label="Reserved, USD/GPU-h", step=0.5, width=170)
     if fields["source"].value == "file":
         try:

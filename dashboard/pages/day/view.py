@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +30,7 @@ from engine.serving.days import ServedDay, ServingDays
 __all__ = ["DayView", "parse", "render"]
 
 _BASIS: Final = "Waiting, percentiles and start-up are modelled; no service over a day was measured."
+_WHICH: Final = "Shown is the deployment with the {least}; Serving recommends the simplest within the error."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
         f"weights in {row['weight_bits']} bits, KV cache in {row['kv_bits']}; up to {plain(day.capacity)} requests/s "
         "each within the limits; modelled"
     )
-    replicas = counted(most, "replica") if least == most else f"{least:,} to {counted(most, 'replica')}"
+    replicas = f"{day.replica_range} {counted(most, 'replica').split()[-1]}"
     st.html(markup.head(f"{replicas} of {degrees}", how))
     if day.is_short:
         share = day.unserved_requests / day.demand.requests
@@ -120,6 +122,10 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
             f"{plain(day.most * day.capacity)} requests/s within the limits; the peak is {plain(day.demand.peak)}.",
             icon=":material/block:",
         )
+    has_cost = math.isfinite(day.cost)
+    which = _WHICH.format(least="lowest cost" if has_cost else "fewest GPU-hours")
+    if not has_cost:
+        which += " No price of this system is recorded: enter one to see costs."
     energy = day_energy(found, day)
     tokens = float(figures["output_tokens"])
     tiles = [
@@ -132,13 +138,14 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
         *_latency_tiles(found, day),
         markup.Tile("Output", f"{format_large(tokens)} tokens", f"{format_large(day.served_requests)} requests"),
     ]
-    if figures["usd"] == figures["usd"]:
+    if has_cost:
+        replicas_all_day = f"{counted(most, 'replica')} on demand all day"
         saved = 1.0 - day.cost / day.constant_cost if day.constant_cost else 0.0
         tiles += [
             markup.Tile(
                 "Cost of the day",
                 f"{plain(day.cost, 4)} USD",
-                f"{percent(saved, 0)} less than {most:,} on demand all day",
+                f"{plain(found.rules.price)} USD/GPU-h on demand; {percent(saved, 0)} less than {replicas_all_day}",
             ),
             markup.Tile(
                 "Cost per million tokens", f"{plain(float(figures['usd_per_million_tokens']))} USD", "output tokens"
@@ -149,7 +156,7 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
             markup.Tile(
                 "Replicas to reserve",
                 f"{day.reserved:,}",
-                f"used more than {plain(day.break_even_hours)} h a day; without: {plain(day.cost_with(0), 4)} USD",
+                _describe_reserved(day),
                 formula="Reserve a replica if its hours of use × price on demand > 24 h × reserved price.",
             )
         )
@@ -162,7 +169,15 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
                 formula="GPU-hours × design power × draw with server over design power × PUE.",
             )
         )
-    st.html(markup.figure_strip(tiles, _BASIS))
+    st.html(markup.figure_strip(tiles, f"{_BASIS} {which}"))
+
+
+def _describe_reserved(day: ServedDay) -> str:
+    """Return when a reserved replica is worth it, and the cost without any."""
+    if not day.reserved:
+        return "on demand is cheaper"
+    hours, cost = plain(day.break_even_hours), plain(day.cost_with(0), 4)
+    return f"paid all day, each used more than {hours} h; with none reserved {cost} USD"
 
 
 def _latency_tiles(found: ServingDays, day: ServedDay) -> list[markup.Tile]:
@@ -195,13 +210,13 @@ def _draw_others(found: ServingDays) -> None:
                 "Layout": f"TP {day.row['tensor_par']} × PP {day.row['pipeline_par']}"
                 + (f" × EP {day.row['expert_par']}" if day.row["expert_par"] > 1 else ""),
                 "Requests/s each": plain(day.capacity),
-                "Replicas": f"{figures['replicas_at_trough']:,} to {day.peak_replicas:,}",
+                "Replicas": day.replica_range,
                 "Peak GPUs": day.size * day.peak_replicas,
                 "GPU-hours": round(day.size * day.replica_hours, 1),
                 "Not served": percent(day.unserved_requests / day.demand.requests),
                 "Reserved": day.reserved,
                 "USD": round(day.cost, 2) if cost == cost else None,
-                "USD per million": round(cost, 4) if cost == cost else None,
+                "USD/M tokens": round(cost, 4) if cost == cost else None,
                 "kWh": None if energy is None else round(energy, 1),
             }
         )

@@ -45,6 +45,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import cell_name
 from dashboard.words.numbers import scale_for
 from engine import Exploration
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
 from engine.exploration.unstored_statistics import is_stored
 from hardware import network_names
 
@@ -322,6 +323,7 @@ def _map_of_all(exploration: Exploration, view: MapView) -> None:
             runs=runs,
             numbered=is_drawable(chart.drawing) or not len(cells),
             may_fit=bool(cells["may_fit"].any()),
+            framework="" if (name := exploration.scenario.framework) == ANY else FRAMEWORK_RULES[name].title,
         )
     )
 

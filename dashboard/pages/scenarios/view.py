@@ -267,7 +267,8 @@ def _draw_entry(entry: Entry, figures: FiguresView) -> None:
     if best is not None and best.rate is not None:
         _draw_figures(entry, scenario, best, figures)
     elif best is not None:
-        st.caption(f"None of {counted(best.total, 'execution')} fits.")
+        none = f"None of {counted(best.total, 'execution')} fits." if best.total else "No execution within the limits."
+        st.caption(none)
     elif not entry.problem:
         st.caption(f"Not explored here: {counted(scenario.space.total, 'execution')}. Opening it explores them.")
     pairs = [

@@ -121,10 +121,12 @@ def _draw_compared(
             for name, each in zip(names, (found, there), strict=True)
         ]
     st.markdown(f"**{literal(names[0])}**  \n**{literal(names[1])}**")
-    st.markdown(literal(compared.sentence))
+    st.markdown(literal(compared.sentence.replace("The second", "B")))
     left, right = st.columns([1, 1], gap="medium")
     with left:
-        st.html(rows_table(("", "A", "B", "B against A"), comparison_rows(compared), texts=(0,)))
+        # The difference first: narrow windows show the first columns.
+        rows = [(name, difference, one, other) for name, one, other, difference in comparison_rows(compared)]
+        st.html(rows_table(("", "B against A", "A", "B"), rows, texts=(0,)))
     with right:
         st.html(markup.head("One decode step", "parts of A and B, modelled"))
         show(compared_steps(compared.one, compared.other, mode, is_narrow()), "serving_compared_steps")

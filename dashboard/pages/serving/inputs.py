@@ -15,6 +15,7 @@ from dashboard.link import state
 from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
+from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.scenarios import system_titles
 from dashboard.words.serving import WORDS
@@ -171,4 +172,10 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             draw_choice(fields["draft_model"], resets=RESETS)
             draw_whole(fields["lora_adapters"], resets=RESETS)
             draw_whole(fields["lora_rank"], resets=RESETS)
-            draw_decimal(fields["price_usd_per_h"], label="USD per GPU-hour", step=0.5, resets=RESETS)
+            draw_decimal(
+                fields["price_usd_per_h"],
+                label="USD per GPU-hour",
+                step=0.5,
+                resets=RESETS,
+                placeholder=price_placeholder(str(fields["system"].value)),
+            )

@@ -176,7 +176,7 @@ def _draw_framework(scenario: Scenario) -> None:
         on_change=_change_slot,
         args=("framework", key),
     )
-    st.caption("What it cannot run as it is, is not searched.")
+    st.caption("Executions that it does not run are not searched.")
 
 
 def _draw_number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,7 +12,7 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import UnfinishedQuestion, asks, name_options
-from engine.questions.documents.days import DayQuestion
+from engine.questions.documents.days import LONGEST_DEMAND, DayQuestion
 from engine.questions.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ def _read_text(path: Path) -> str:
     try:
         if not path.is_file():
             raise QuestionError(f"There is no file {path} to read a demand from.")
+        if not 0 < path.stat().st_size <= 4 * LONGEST_DEMAND:  # a character has up to four bytes in UTF-8
+            raise QuestionError(f"{path} must be a CSV table of 1 to {LONGEST_DEMAND:,} characters.")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise QuestionError(f"{path} is no text in UTF-8; a demand is a CSV table.") from None
+        raise QuestionError(f"{path} is not text in UTF-8; it must be a CSV table.") from None
     except OSError as problem:
         raise QuestionError(f"{path} cannot be read: {problem.strerror}.") from None
 
@@ -106,24 +109,33 @@ def _print_day(found: ServingDays) -> None:
                 f"{each.size:,}",
                 f"TP {row['tensor_par']} x PP {row['pipeline_par']}",
                 f"{each.capacity:,.4g}",
-                f"{figures['replicas_at_trough']:,} to {each.peak_replicas:,}",
+                each.replica_range,
                 f"{each.size * each.peak_replicas:,}",
                 f"{figures['gpu_hours']:,.1f}",
                 f"{each.unserved_requests:,.0f}",
                 f"{each.reserved:,}",
-                f"{each.cost:,.2f}",
-                f"{figures['usd_per_million_tokens']:,.3f}",
+                "-" if math.isnan(each.cost) else f"{each.cost:,.2f}",
+                "-" if math.isnan(each.cost) else f"{figures['usd_per_million_tokens']:,.3f}",
                 "-" if energy is None else f"{energy:,.1f}",
             ]
         )
     headers = ["GPUs each", "layout", "requests/s each", "replicas", "peak GPUs", "GPU-hours", "unserved", "reserved"]
-    write_line(text_table([*headers, "USD", "USD/million", "kWh"], lines, left=(1,)))
+    write_line(text_table([*headers, "USD", "USD/M tokens", "kWh"], lines, left=(1,)))
+    if math.isnan(day.cost):
+        write_line("The system has no recorded price; give --price to see costs.")
+        return
     write_line(
-        f"Following the demand costs {day.cost_with(0):,.2f} USD on demand; the replicas of the peak, "
-        f"{day.peak_replicas:,}, all day {day.constant_cost:,.2f} USD."
+        f"Replicas that follow the demand, all on demand, cost {day.cost_with(0):,.2f} USD. {day.peak_replicas:,} "
+        f"{'replica' if day.peak_replicas == 1 else 'replicas'} on demand all day would cost "
+        f"{day.constant_cost:,.2f} USD."
     )
-    if found.rules.reserved_price is not None:
-        write_line(
-            f"A reserved replica is cheaper where it is used for more than {day.break_even_hours:,.1f} h a day: "
-            f"reserve {day.reserved:,}; all reserved cost {day.cost_with(day.peak_replicas):,.2f} USD."
-        )
+    if found.rules.reserved_price is None:
+        return
+    if not day.reserved:
+        write_line("Reserve no replica: on demand is cheaper.")
+        return
+    write_line(
+        f"Reserve {day.reserved:,}: each is used for more than {day.break_even_hours:,.1f} h a day, above which "
+        f"reserved is cheaper. If all {day.peak_replicas:,} are reserved, the day costs "
+        f"{day.cost_with(day.peak_replicas):,.2f} USD."
+    )

@@ -39,7 +39,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
         "a pipeline of unlike layers": pipelined & (subject.has_pattern or subject.leading_dense_layers > 0),
         "stages of unlike size": pipelined & ((most != least) | (subject.layers % stages != 0)),
         "microbatches in no multiple of the stages": pipelined & (microbatches_of(points) % pipeline != 0),
-        "another schedule than 1F1B and interleaved": pipelined & ~np.isin(points["schedule"], _PLAIN),
+        "a schedule other than 1F1B or interleaved": pipelined & ~np.isin(points["schedule"], _PLAIN),
     }
 
 

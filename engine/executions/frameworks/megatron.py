@@ -47,7 +47,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject, *, progra
     has_word = datatypes.word_for(program, subject.datatype) is not None
     found = {
         f"the datatype {choice_label('datatype', subject.datatype)}": everywhere & (not has_word),
-        "another schedule than 1F1B, interleaved and combined 1F1B": ~np.isin(schedule, _SCHEDULES) & (pipeline > 1),
+        "a schedule other than 1F1B, interleaved or combined 1F1B": ~np.isin(schedule, _SCHEDULES) & (pipeline > 1),
         "interleaving with fewer microbatches than stages": several & (passes < pipeline),
         "combined 1F1B without chunks": (schedule == COMBINED) & (chunks == 1) & (pipeline > 1),
         "combined 1F1B without expert parallelism": (schedule == COMBINED) & (expert == 1),

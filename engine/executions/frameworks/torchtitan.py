@@ -40,7 +40,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
         "experts split over tensor ranks": (expert > 1) & (split != 1),
         "whole experts on tensor ranks": (expert == 1) & (split != tensor) & (subject.experts > 0),
         "context parallelism of unlike layers": (context > 1) & subject.has_pattern,
-        "another schedule than 1F1B, interleaved, ZBV and DualPipeV": pipelined
+        "a schedule other than 1F1B, interleaved, ZBV or DualPipeV": pipelined
         & ~np.isin(schedule, (*_PLAIN, *_V_SHAPED)),
         "a pipeline with tied embeddings": pipelined & subject.has_tied_embeddings,
         "a pipeline with few microbatches": pipelined & (passes < least),

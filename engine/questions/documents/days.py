@@ -22,7 +22,7 @@ class DayQuestion(LoadedModel):
 
     peak_rate: Annotated[
         Annotated[float, Number(1e-6, 1e9)] | None, Asked("Peak", "requests/s", option="peak", parameter="peak")
-    ] = Field(default=None, description="Highest demand of a day that swings once. Give it or `demand`.")
+    ] = Field(default=None, description="Highest demand of a day that rises and falls once. Give it or `demand`.")
     trough_share: Annotated[float, Number(0, 1), Asked("Trough over peak", option="trough", parameter="trough")] = (
         Field(default=0.3, description="Lowest demand as a share of the peak, 12 hours away from it.")
     )
@@ -47,7 +47,7 @@ class DayQuestion(LoadedModel):
     )
     scale_down_s: Annotated[Seconds, Asked("Scale-down delay", "s", option="scale-down", parameter="down")] = Field(
         default=300.0,
-        description="Time for which a replica goes on after it was last needed; 300 s is the default of Kubernetes.",
+        description="Time for which a replica stays after it was last needed; 300 s is the default of Kubernetes.",
     )
     least_replicas: Annotated[int, Whole(0, 2**20), Asked("Least replicas", parameter="least")] = Field(
         default=1, description="Replicas that always run."
@@ -63,6 +63,6 @@ class DayQuestion(LoadedModel):
         Asked("Reserved price", "USD/h", option="reserved", parameter="reserved"),
     ] = Field(
         default=None,
-        description="Price of a GPU and hour that is paid all day; nothing is reserved by default. `price_usd_per_h` "
-        "is that on demand.",
+        description="Price of a reserved GPU, which is paid all day; nothing is reserved by default. "
+        "`price_usd_per_h` is the price on demand.",
     )

@@ -90,7 +90,7 @@ class ServedModel(Document):
             option="limit",
             kind=FieldKind.LIMITS,
             metavar="FIELD=VALUES",
-            option_help="Values of a field; see above. May be repeated.",
+            option_help="Values of a field, such as tensor_par=1,2,4, batch=1..64 or engine=vllm. May be repeated.",
         ),
     ] = Field(
         default_factory=dict,

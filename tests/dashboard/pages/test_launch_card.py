@@ -61,7 +61,7 @@ def test_a_card_offers_the_best_that_the_framework_runs() -> None:
     app.selectbox(key=f"{KEY}_framework").set_value("deepspeed")
     app = again(app, found)
     assert "DeepSpeed does not run this execution as it is" in told(app)
-    assert f"The best that DeepSpeed runs: {execution_name(cost.best)}, " in told(app)
+    assert f"The fastest that DeepSpeed runs: {execution_name(cost.best)}, " in told(app)
     app.button(key=f"{KEY}_framework_best").click()
     app = again(app, found)
     link = app.session_state["_url"]

@@ -105,3 +105,14 @@ def test_every_field_of_a_question_is_an_option(verb: str, path: str) -> None:
         if not field.is_fixed and f"--{field.option}" not in words and field.name not in words
     }
     assert missing == READ_OTHERWISE.get(verb, set())
+
+
+def test_help_names_options_instead_of_fields() -> None:
+    names = {field.name for verb in VERBS.values() for field in question_fields(verb.asks).values()}
+    for path in sorted(set(COMMANDS.values())):
+        command: Any = typer.main.get_command(app)
+        for word in path.split():
+            command = command.get_command(typer.Context(command), word)
+        for each in command.params:
+            fields = {name for name in names if f"`{name}`" in (each.help or "")}
+            assert not fields, f"shardscape {path}: {each.help}"

@@ -213,8 +213,12 @@ def test_wrong_frameworks_are_named() -> None:
     asked: dict[str, Any] = {"num_procs": 16, "max_batch_size": 32, "datatype": "bfloat16"}
     with pytest.raises(LimitError, match=r"^The framework is 'megatron-ln'; did you mean 'megatron'"):
         Scenario.of("llama-3-8B", "h100_80g_sxm", **asked, framework="megatron-ln")
-    with pytest.raises(LimitError, match=r"calculon takes any only"):
+    with pytest.raises(LimitError, match=r"cost model calculon does not have all settings"):
         Scenario.of("gpt3-13B", "h100_80g_nvl8", **{**asked, "datatype": "float16"}, framework="megatron")
+    with pytest.raises(LimitError, match=r"^The framework is 'megatron', but a limit says 'maxtext'"):
+        Scenario.of("llama-3-8B", "h100_80g_sxm", **asked, framework="megatron", limits={"framework": "maxtext"})
+    both = Scenario.of("llama-3-8B", "h100_80g_sxm", **asked, framework="maxtext", limits={"framework": "maxtext"})
+    assert both.framework == "maxtext"
 
 
 def test_a_datatype_without_a_word_leaves_nothing() -> None:

@@ -121,10 +121,10 @@ def test_the_day_as_csv_is_a_demand_again(shardscape: Callable[..., tuple[int, s
         ({"demand": None}, "either `peak_rate` or `demand`"),
         ({"peak_rate": 3.0}, "either `peak_rate` or `demand`"),
         ({"demand": "time\n1\n"}, "no column requests_per_second"),
-        ({"most_replicas": 1, "least_replicas": 2}, "least_replicas is 2 and most_replicas 1"),
+        ({"most_replicas": 1, "least_replicas": 2}, "At least 2 and at most 1 replicas contradict"),
         ({"trough_share": 1.5}, "trough_share"),
         ({"peak_hour": -1.0}, "peak_hour"),
-        ({"system": "b200_180g_sxm", "price_usd_per_h": None}, "give price_usd_per_h"),
+        ({"system": "b200_180g_sxm", "price_usd_per_h": None}, "give a price on demand"),
         ({"limits": {"replicas": [2]}}, "replicas follows from the load"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_day_that_nothing_serves_says_why(shardscape: Callable[..., tuple[int,
     assert slow["best"] is None
     assert "raise a limit" in slow["obstacle"]
     few = answer("plan_day", {**QUESTION, "most_procs": 1, "least_replicas": 3})
-    assert "most_procs is 1 and must be at least 3." in few["obstacle"]
+    assert "needs 3 GPUs for 3 replicas, but at most 1 may be used." in few["obstacle"]
     short = answer("plan_day", {**QUESTION, "most_procs": 2})["best"]
     assert short["gpus_at_peak"] <= 2
     assert short["unserved_requests"] + short["served_requests"] == pytest.approx(short["requests"])
@@ -148,3 +148,31 @@ def test_a_day_that_nothing_serves_says_why(shardscape: Callable[..., tuple[int,
     options = ("--peak", "5", "--prompt", "1024", "--output", "256", "--ttft", "0.00001")
     code, _, _ = shardscape("plan", "day", MODEL, SYSTEM, *options)
     assert code == 1
+
+
+def test_zeros_are_numbers_of_links_and_fields() -> None:
+    zeros = {"day_trough": "0", "day_hour": "0", "day_start_up_s": "0", "day_down": "0", "day_least": "0"}
+    app = page_alone("day")
+    app.session_state["_url"] = {"day_model": MODEL, "day_system": SYSTEM, **zeros}
+    app.run()
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    shown = {each.label: each.value for each in app.number_input}
+    assert shown["Trough over peak"] == shown["Hour of the peak, h"] == shown["Start-up, s"] == 0.0
+    field = next(each for each in app.number_input if each.label == "Hour of the peak, h")
+    field.set_value(14.0).run()
+    assert "day_hour" not in app.session_state["_url"]
+    next(each for each in app.number_input if each.label == "Hour of the peak, h").set_value(0.0).run()
+    assert app.session_state["_url"]["day_hour"] == "0"
+
+
+def test_a_command_without_a_price_says_so(shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    options = ("--peak", "4", "--prompt", "1024", "--output", "256")
+    code, out, _ = shardscape("plan", "day", MODEL, "h200_141g_sxm", *options, "--price", "0", "--reserved", "1")
+    assert code == 0
+    assert "Reserve no replica: on demand is cheaper." in out
+    code, out, _ = shardscape("plan", "day", MODEL, "b200_180g_sxm", *options)
+    assert code == 0
+    assert "nan" not in out
+    assert "give --price" in out

@@ -108,7 +108,11 @@ def test_a_shape_has_its_peak_its_trough_and_their_mean() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no CSV table"),
+        ("", "not a CSV table"),
+        ("time,requests_per_second\n0,1,9\n1,2,9\n", "more cells than the header"),
+        ("time,requests_per_second\n0,1_000\n", "requests_per_second is '1_000'"),
+        ("time,requests_per_second\n-0:30,1\n", "time is '-0:30'"),
+        ("time,requests_per_second\n,5\n", "row 1: time is ''"),
         ("hour,rate\n0,1\n", "no column time"),
         ("time,requests_per_second\n", "no rows"),
         ("time,requests_per_second\n" + "".join(f"{row / 100},1\n" for row in range(1_442)), "more than 1,440 rows"),
@@ -128,6 +132,12 @@ def test_a_demand_that_cannot_be_is_one_sentence(text: str, words: str) -> None:
         read_demand(text)
     assert str(problem.value).endswith(".")
     assert "\n" not in str(problem.value)
+
+
+def test_spreadsheets_numbers_and_marks_are_read() -> None:
+    demand = read_demand("\n".join(["time,requests_per_second", "0, 1.5e1", "0:30,.5", "12:00:00,7."]))
+    assert demand.starts.tolist() == [0.0, 0.5, 12.0]
+    assert demand.rates.tolist() == [15.0, 0.5, 7.0]
 
 
 def test_a_deployment_larger_than_the_gpus_has_no_day() -> None:

@@ -57,7 +57,7 @@ def test_experts_and_a_model_without_room(found: ServingExploration) -> None:
     full = serving.explore("llama-3.1-70B", "h100_80g_sxm", **SAME, limits={"batch": [352], "tensor_par": 2})
     tight = serving.recommend_deployment(full, 10.0)
     assert not tight.has_room
-    assert "No deployment has room for 1000 % more" in tight.reason
+    assert "No deployment has room in its cache for 1,000 % more" in tight.reason
     nothing = serving.explore("deepseek-v3", "l40s_48g", **SAME)
     assert serving.recommend_deployment(nothing).reason == ""
     for wrong in (-0.1, 11, True, "x"):
