@@ -12,7 +12,6 @@ PAGE = Page(
     place=4,
     help="The executions that no other beats in two or three figures at once.",
     needs=Needs.EXPLORATION,
-    has_figures_choice=True,
     guide="reading-the-map",
     parameters={
         **page_parameters("pareto", ParetoLink),

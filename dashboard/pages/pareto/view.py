@@ -183,6 +183,7 @@ def _draw_pickers(view: ParetoView) -> _Picked:
         draw_segments(fields["xscale"], label="Horizontal scale")
         draw_choice(fields["z"], label="Third figure", help=f"Colours the marks. {_ABOUT}", width=_WIDE)
         with st.container(horizontal=True, gap="small", vertical_alignment="center", width="content"):
+            draw_segments(view.figures.choice, label="Figures of, marked by the star")
             draw_switch(fields["close"], label="Close up")
             bar(exploration, view.filters)
             chooser(exploration.scenario, view.others, view.compared, view.changes)
