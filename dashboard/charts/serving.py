@@ -353,14 +353,15 @@ def decode_step(row: Mapping[Any, Any], mode: str = "light", narrow: bool = Fals
     return _draw_time_parts("A decode step", float(row["decode_step_time"]), bars, mode, narrow)
 
 
-def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
-    """Draws what a request waits for; row: the figures and lengths of a deployment."""
+def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False, gained: float = 1.0) -> Chart:
+    """Draws what a request waits for; row: the figures and lengths of a deployment; gained: tokens of a step."""
     later = max(float(row["output"]) - 1.0, 0.0)
-    steps = later * float(row["decode_step_time"])
+    number = later / gained
+    steps = number * float(row["decode_step_time"])
     others = later * float(row["time_per_output_token"]) - steps
     bars: list[tuple[str, float, str | None, str]] = [
         ("First token", float(row["time_to_first_token"]), "forward", "Its own prefill."),
-        ("Decode steps", steps, "forward", f"{later:,.0f} steps with the whole batch."),
+        ("Decode steps", steps, "forward", f"{number:,.0f} steps with the whole batch."),
         ("Prefills of others", others, None, "Prompts of other requests that start meanwhile."),
     ]
     return _draw_time_parts("A request", float(row["request_latency"]), bars, mode, narrow)

@@ -27,7 +27,7 @@ from dashboard.queries.serving import (
     recommended_sides,
     refused_part,
 )
-from dashboard.words.numbers import count, format_value, percent
+from dashboard.words.numbers import count, counted, format_value, percent, plain
 from dashboard.words.serving import bits_words, precision_words
 from engine.questions.documents.serving import DeploymentsQuestion
 from engine.serving import (
@@ -137,6 +137,7 @@ def _figures(
     chosen: Mapping[str, Any],
     compared: tuple[DeploymentComparison, ServingExploration] | None,
 ) -> list[Figure]:
+    gained = (found.assumptions or Assumptions()).tokens_per_step
     shown = [
         Figure(
             "frontier",
@@ -145,7 +146,9 @@ def _figures(
             partial(_draw_frontier, found, chosen),
         ),
         Figure("step", "One decode step", "by kind of operation", lambda mode: decode_step(chosen, mode)),
-        Figure("request", "One request", "until its last token", lambda mode: request_time(chosen, mode)),
+        Figure(
+            "request", "One request", "until its last token", lambda mode: request_time(chosen, mode, gained=gained)
+        ),
         Figure(
             "memory",
             "Where the memory goes",
@@ -199,12 +202,28 @@ def _assumption_items(found: ServingExploration, advice: DeploymentRecommendatio
         f"Memory kept free for the engine: {percent(terms.reserve_share, 0)} of the capacity.",
         f"Prefill passes of up to {terms.prefill_chunk:,} tokens.",
         f"Prefix cache hits: {percent(terms.prefix_hit_rate, 0)} of the prompt.",
+        *_choice_items(terms),
         f"Error of a comparison of outputs: {percent(advice.error, 0)}. Room in the cache for "
         f"{percent(advice.cache_room, 0)} more requests.",
         *not_represented(found.model),
         f"Shardscape {version()}, {made}. All {found.total:,} deployments were evaluated.",
     ]
     return "".join(f"<li>{escape(each)}</li>" for each in items)
+
+
+def _choice_items(terms: Assumptions) -> list[str]:
+    """Return the sentences on adapters and on the cache in host memory, where there are any."""
+    found = []
+    if terms.lora_adapters:
+        found.append(f"{counted(terms.lora_adapters, 'LoRA adapter')} of rank {terms.lora_rank:,} in memory, modelled.")
+    if terms.draft_tokens:
+        who = "prediction layers of its own" if terms.draft_model is None else terms.draft_model.name
+        words = f"{counted(terms.draft_tokens, 'draft token')} per step by {who}"
+        found.append(f"{words}; a step gives {plain(terms.tokens_per_step)} tokens, modelled.")
+    if terms.prefix_hit_rate * terms.host_hit_share:
+        share = percent(terms.host_hit_share, 0)
+        found.append(f"{share} of the hits are in host memory: loaded, or computed where that is faster; modelled.")
+    return found
 
 
 def _table_markup(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

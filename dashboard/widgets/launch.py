@@ -71,11 +71,18 @@ def popover(
 
 @st.fragment
 def deployment_card(
-    model: Model, system: System, deployment: Mapping[Any, Any], key: str, *, prefill: Mapping[Any, Any] | None = None
+    model: Model,
+    system: System,
+    deployment: Mapping[Any, Any],
+    key: str,
+    *,
+    prefill: Mapping[Any, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Draws the card of a deployment: target, engine, files, fields that these do not say, duties of the user.
 
-    key: of its widgets. prefill: pool that processes prompts; `deployment` then only decodes.
+    key: of its widgets. prefill: pool that processes prompts; `deployment` then only decodes. settings: of the engine,
+    that no field of the deployment says.
     """
     with st.container(border=True, gap="xsmall", key=f"{key}_card"):
         st.html(markup.head("Launch", "this deployment as commands or manifests of a serving engine"))
@@ -92,6 +99,7 @@ def deployment_card(
                 to=target,
                 engine=engine,
                 prefill=prefill,
+                settings=settings,
                 gpus_per_node=min(system.node_size, _USUAL_NODE),
             )
         except launch.LaunchError as refused:

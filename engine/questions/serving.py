@@ -172,19 +172,29 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
     Args:
         asked: the question.
 
-    Raises `QuestionError` for more accepted tokens than drafts.
+    Raises `QuestionError` for drafts that contradict each other, and the errors of loading the draft model.
     """
     if asked.accepted_tokens > asked.draft_tokens:
         raise QuestionError(
             f"`accepted_tokens` is {asked.accepted_tokens:g}; it must be at most `draft_tokens`, which is "
             f"{asked.draft_tokens}."
         )
+    if asked.acceptance_rate is not None and asked.accepted_tokens:
+        raise QuestionError("Give `acceptance_rate` or `accepted_tokens`, not both.")
+    if asked.draft_model is not None and not asked.draft_tokens:
+        raise QuestionError("`draft_model` needs `draft_tokens` of 1 or more.")
     reserve = {} if asked.memory_share is None else {"reserve_share": 1.0 - asked.memory_share}
     return Assumptions(
         prefill_chunk=asked.prefill_chunk,
         prefix_hit_rate=asked.prefix_hit_rate,
         draft_tokens=asked.draft_tokens,
         accepted_tokens=asked.accepted_tokens,
+        acceptance_rate=asked.acceptance_rate,
+        draft_model=None if asked.draft_model is None else found_model(asked.draft_model),
+        lora_adapters=asked.lora_adapters,
+        lora_rank=asked.lora_rank,
+        host_hit_share=asked.host_hit_share,
+        host_cache_gib=asked.host_cache_gib,
         **reserve,
     )
 

@@ -9,28 +9,32 @@ import pandas as pd
 from pydantic import Field
 
 from engine.launch import EngineReading, LaunchError, read_engine_text, write_deployment
-from engine.launch.serving_engines.contract import WrittenDeployment
+from engine.launch.serving_engines.contract import SETTINGS, WrittenDeployment
+from engine.launch.serving_engines.model_names import checkpoint_of
+from engine.launch.serving_engines.writing import UNKNOWN_CHECKPOINT
 from engine.questions.bounds import Context
-from engine.questions.documents.serving import DeploymentExportQuestion, DeploymentImportQuestion
+from engine.questions.documents.serving import DeploymentExportQuestion, DeploymentImportQuestion, ServedModel
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, Row, Verb
-from engine.serving import FIELDS, evaluate
+from engine.serving import FIELDS, Assumptions, evaluate
 from models.documents import did_you_mean, shown
 
 __all__ = [
     "EXPORT_DEPLOYMENT",
     "IMPORT_DEPLOYMENT",
     "SETTING_LABELS",
+    "assumptions_of_settings",
     "deployment_rows",
     "export_deployment",
+    "launch_settings",
     "read_deployment",
     "reading_document",
     "written_document",
 ]
 
 _NAMES: Final = tuple(column.name for column in FIELDS)
-_SETTINGS: Final = ("prefix_cache", "chunk", "max_length", "memory_fraction", "mtp_tokens")
+_SETTINGS: Final = tuple(name for name in SETTINGS if name != "speculation")
 _NEEDED: Final = (
     "tensor_par",
     "pipeline_par",
@@ -49,6 +53,9 @@ SETTING_LABELS: Final[Mapping[str, str]] = {
     "max_length": "Longest request",
     "memory_fraction": "Memory share of engine",
     "mtp_tokens": "Predicted tokens",
+    "lora_adapters": "LoRA adapters",
+    "lora_rank": "LoRA rank",
+    "host_cache_gib": "Host memory for cache",
 }
 """Labels of settings of an engine that are no field of a deployment."""
 
@@ -81,6 +88,9 @@ class DeploymentImportAnswer(Document):
     max_length: int | None = Field(description="Longest request [tokens].")
     memory_fraction: float | None = Field(description="The engine's own share of memory.")
     mtp_tokens: int | None = Field(description="Tokens that the model's own prediction layers draft.")
+    lora_adapters: int | None = Field(description="Adapters of low rank in memory at once.")
+    lora_rank: int | None = Field(description="Largest rank of an adapter.")
+    host_cache_gib: float | None = Field(description="Host memory for the cache of a GPU [GiB].")
     speculation: dict[str, Any] | None = Field(description="Kind and draft tokens of another speculation.")
     prompt: int | None
     output: int | None
@@ -126,7 +136,7 @@ def _parse_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         word = value.strip().lower() if isinstance(value, str) else value
         if name == "prefix_cache" and word in ("true", "yes", "on", "false", "no", "off"):
             found[name] = word in ("true", "yes", "on")
-        elif name == "memory_fraction" and isinstance(word, str):
+        elif name in ("memory_fraction", "host_cache_gib") and isinstance(word, str):
             try:
                 found[name] = float(word)
             except ValueError:
@@ -174,6 +184,41 @@ def deployment_rows(found: EngineReading, stated: Mapping[str, Any]) -> dict[str
     return rows
 
 
+def assumptions_of_settings(row: Mapping[str, Any]) -> Assumptions:
+    """Return the assumptions that the settings of an engine imply.
+
+    Args:
+        row: fields and settings by name, of `deployment_rows`.
+
+    Raises `LaunchError` for a number that no deployment here can have.
+    """
+    said = {name: row[name] for name in ("lora_adapters", "lora_rank") if row.get(name) is not None}
+    try:
+        return Assumptions(**said)
+    except ValueError as problem:
+        raise LaunchError(str(problem)) from None
+
+
+def launch_settings(asked: ServedModel) -> dict[str, Any]:
+    """Return the settings of an engine that a question about serving implies.
+
+    Args:
+        asked: the question.
+    """
+    found: dict[str, Any] = {}
+    if asked.lora_adapters:
+        found |= {"lora_adapters": asked.lora_adapters, "lora_rank": asked.lora_rank}
+    if asked.draft_model is not None:
+        name = found_model(asked.draft_model).name
+        found |= {"draft_checkpoint": checkpoint_of(name) or UNKNOWN_CHECKPOINT, "draft_tokens": asked.draft_tokens}
+    elif asked.draft_tokens:
+        found["mtp_tokens"] = asked.draft_tokens
+    if asked.host_hit_share:
+        own = asked.host_cache_gib
+        found["host_cache_gib"] = found_system(asked.system).mem2.capacity_gib if own is None else own
+    return found
+
+
 def _evaluate_rows(
     found: EngineReading, rows: Mapping[str, Mapping[str, Any]], asked: DeploymentImportQuestion
 ) -> dict[str, Any]:
@@ -192,7 +237,8 @@ def _evaluate_rows(
             who = f"The {role} pool" if role else "The configuration"
             raise LaunchError(f"{who} leaves open what a prediction needs: {', '.join(missing)}. State them.")
         table = pd.DataFrame([{name: row[name] for name in _NAMES if name in row}])
-        figures[role or "deployment"] = plain(evaluate(network, system, table).to_dict("records")[0])
+        found_figures = evaluate(network, system, table, assumptions=assumptions_of_settings(row))
+        figures[role or "deployment"] = plain(found_figures.to_dict("records")[0])
     return figures
 
 

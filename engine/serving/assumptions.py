@@ -6,11 +6,12 @@ validated against measured serving runs; README says how published figures compa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from engine.cost_models.calibrated import Parameters
 from hardware import GIB
-from models import datatypes
+from models import Model, datatypes
 from models.documents import shown
 
 __all__ = ["Assumptions"]
@@ -43,6 +44,13 @@ class Assumptions:
     such a cache, but its hits depend on the requests alone: none by default. Memory that requests share is counted for
     each. Source: stated by us."""
 
+    host_hit_share: float = 0.0
+    """Share of the hits of the prefix cache whose keys and values are in the memory of the host, from where they are
+    loaded or else computed again, whichever takes a lone prompt less time [dimensionless]. Source: none by default, as
+    in vLLM, SGLang and TensorRT-LLM, which keep no cache there without a flag."""
+    host_cache_gib: float | None = None
+    """Memory of the host for the cache of one processor [GiB]; None for all that the system has per processor."""
+
     draft_tokens: int = 0
     """Tokens that a draft predicts per step and request, which the step then checks: layers for multi-token prediction
     of the model's own, each a block and the head [tokens]. Their weights are not counted. Source: none by default,
@@ -51,13 +59,33 @@ class Assumptions:
     """Draft tokens that are accepted per step on average [tokens]. Source: none by default, stated by us; the second
     token of DeepSeek-V3 is accepted in 85 to 90 % of the steps (arXiv:2412.19437, section 5.4.3)."""
 
+    acceptance_rate: float | None = None
+    """Probability that a draft token is accepted where those before it are, instead of `accepted_tokens`
+    [dimensionless]; k drafts then give (1 - a^(k + 1)) / (1 - a) tokens per step. Source: Leviathan et al. 2023
+    (arXiv:2211.17192), equation 1."""
+    draft_model: Model | None = None
+    """Model that drafts, in 16 bits on the tensor-parallel group of the last stage, with a cache of its own; None for
+    layers of the model's own. Source: vLLM, SGLang and TensorRT-LLM run the draft on the ranks of the model."""
+
+    lora_adapters: int = 0
+    """Adapters of low rank (LoRA) that are in the memory at once, one of which each request has [adapters]. Source:
+    none by default, as in vLLM, SGLang and TensorRT-LLM; where they are on, vLLM holds 1 and SGLang 8."""
+    lora_rank: int = 16
+    """Rank of every adapter [dimensionless]. Source: default of vLLM's --max-lora-rank; Hu et al. 2021
+    (arXiv:2106.09685) use 1 to 64."""
+
     def __post_init__(self) -> None:
-        """Raise `ValueError` with a sentence for a chunk or a hit rate out of range."""
+        """Raise `ValueError` with a sentence for a number out of range."""
         chunk, hits = self.prefill_chunk, self.prefix_hit_rate
         if isinstance(chunk, bool) or not isinstance(chunk, int) or not 1 <= chunk <= 2**20:
             raise ValueError(f"prefill_chunk is {shown(chunk)}; it must be a whole number from 1 to {2**20:,} tokens.")
         if isinstance(hits, bool) or not isinstance(hits, int | float) or not 0 <= hits <= 1:
             raise ValueError(f"prefix_hit_rate is {shown(hits)}; it must be a share from 0 to 1.")
+        share, host = self.host_hit_share, self.host_cache_gib
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError(f"host_hit_share is {shown(share)}; it must be a share from 0 to 1.")
+        if host is not None and (isinstance(host, bool) or not isinstance(host, int | float) or not 0 < host <= 1e6):
+            raise ValueError(f"host_cache_gib is {shown(host)}; it must be above 0 and at most 1,000,000 GiB.")
 
         drafts, accepted = self.draft_tokens, self.accepted_tokens
         if isinstance(drafts, bool) or not isinstance(drafts, int) or not 0 <= drafts <= 64:
@@ -67,10 +95,25 @@ class Assumptions:
                 f"accepted_tokens is {shown(accepted)}; it must be from 0 to the {drafts} draft_tokens of a step."
             )
 
+        rate = self.acceptance_rate
+        if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1):
+            raise ValueError(f"acceptance_rate is {shown(rate)}; it must be a share from 0 to 1.")
+        if rate is not None and accepted:
+            raise ValueError("Give acceptance_rate or accepted_tokens, not both.")
+        if self.draft_model is not None and not drafts:
+            raise ValueError("A draft_model needs draft_tokens of 1 or more.")
+        for name, least, most in (("lora_adapters", 0, 4096), ("lora_rank", 1, 1024)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"{name} is {shown(value)}; it must be a whole number from {least} to {most:,}.")
+
     @property
     def tokens_per_step(self) -> float:
         """Tokens that a request gets in a decode step: its own and those accepted."""
-        return 1.0 + self.accepted_tokens
+        if self.acceptance_rate is None:
+            return 1.0 + self.accepted_tokens
+        # The sum of a^i, also where a is 1.
+        return math.fsum(self.acceptance_rate**i for i in range(self.draft_tokens + 1))
 
     def parameters(self, p: Parameters, *, captured: bool) -> Parameters:
         """Returns the calibration with the latency of serving, and the kernel start of captured graphs where there are

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from engine.cost_models.calibrated import farthest, layer_rules, undivided_sizes
 from engine.executions.arrays import Floats, Ints
 from engine.executions.rules import undivided
 from engine.executions.sentences import excess
 from engine.serving.columns import FIELDS
-from engine.serving.deployments import Deployments, expert_layout
-from engine.serving.figures import ServingSubject
+from engine.serving.deployments import Deployments, deployments_of, expert_layout
+from engine.serving.figures import ServingSubject, draft_deployments, host_bytes
 from engine.serving.reasons import FITS, code_of, number_of, sentence
 from engine.serving.shapes import longest_context
 from hardware import GIB
@@ -70,6 +71,9 @@ def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:
     found = np.zeros(len(d), np.int64)
     for code, where in broken:
         found = np.where((found == FITS) & where, number_of(code), found)
+    if subject.draft is not None:
+        refused = shape_reasons(subject.draft, draft_deployments(d)) != FITS
+        found = np.where((found == FITS) & refused, number_of("draft_model"), found)
     return found
 
 
@@ -108,7 +112,8 @@ def reason_text(
     """
     if number == FITS:
         return ""
-    model = subject.shapes
+    model, code = subject.shapes, code_of(number)
+    special = code in ("draft_model", "host_memory")
     quantities: dict[str, Any] = {column.name: row[column.name] for column in FIELDS} | {
         "heads": int(model.attn_heads),
         "kv_heads": int(model.key_value_heads),
@@ -128,6 +133,22 @@ def reason_text(
         "tpot": 1e3 * row.get("time_per_output_token", 0.0),
         "tpot_limit": 1e3 * (tpot_limit or 0.0),
     }
+    one = deployments_of(pd.DataFrame([{column.name: row[column.name] for column in FIELDS}])) if special else None
+    if code == "draft_model" and subject.draft is not None and one is not None:
+        there = draft_deployments(one)
+        beside = {
+            **row,
+            "pipeline_par": 1,
+            "expert_par": 1,
+            "weight_bits": 16,
+            "attention_bits": 16,
+            "compute_bits": 16,
+        }
+        quantities["draft_reason"] = reason_text(subject.draft, int(shape_reasons(subject.draft, there)[0]), beside)
+    if code == "host_memory" and one is not None:
+        need = float(one.batch[0] * host_bytes(subject, one)[0])
+        told = excess(need / GIB, subject.host_capacity / GIB)
+        quantities |= {f"host_{name}": text for name, text in told.items()}
     if "memory_total" in row:
         quantities |= excess(float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB)
-    return sentence(code_of(number), quantities)
+    return sentence(code, quantities)

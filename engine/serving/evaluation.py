@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated import library_calibration, parameters_of
+from engine.cost_models.calibrated import library_calibration, model_shapes, parameters_of
 from engine.executions.field_values import quoted
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, reason_text, shape_reasons
@@ -17,7 +17,7 @@ from engine.serving.columns import FIELDS, FIGURES
 from engine.serving.constants import library_constants
 from engine.serving.deployments import WORDS, Deployments, deployments_of, frame_of
 from engine.serving.factors import EngineFactors
-from engine.serving.figures import ServingSubject, figures, grouped
+from engine.serving.figures import ServingSubject, figures, grouped, host_bytes
 from engine.serving.reasons import FITS, REASONS, code_of, number_of
 from hardware import Calibration, SystemLike, system_of
 from models import ModelLike, model_of
@@ -81,9 +81,25 @@ def subject_of(
             f"requests_per_slot is {shown(requests_per_slot)}; it must be from 1 to 1,000,000 requests, or None for a "
             "steady load."
         )
+    if assumptions is not None and assumptions.host_hit_share:
+        there, wanted = found.mem2.capacity_gib, assumptions.host_cache_gib or 0.0
+        if not there:
+            raise WorkloadError(f"{found.title or found.name} has no host memory; host_hit_share must be 0.")
+        if wanted > there:
+            raise WorkloadError(
+                f"host_cache_gib is {wanted:g}; {found.title or found.name} has {there:g} GiB of host memory per GPU."
+            )
+    network = model_of(model)
+    if assumptions is not None and assumptions.draft_model is not None:
+        words = [int(model_shapes(each).vocabulary) for each in (network, assumptions.draft_model)]
+        if words[0] != words[1]:
+            raise WorkloadError(
+                f"The draft model {assumptions.draft_model.name} has {words[1]:,} tokens in its vocabulary; it must "
+                f"have the {words[0]:,} of {network.name}."
+            )
     p = parameters_of(calibration or library_calibration())
     return ServingSubject(
-        model_of(model),
+        network,
         found,
         p,
         assumptions or Assumptions(),
@@ -169,7 +185,10 @@ def evaluate(
         found = figures(subject, d.take(part))
         over = found["memory_total"] > subject.accelerator.capacity
         late = limit_reasons(found["time_to_first_token"], found["time_per_output_token"], *limits)
-        reason[part] = np.where(over, number_of("memory"), late)
+        if subject.host_share:
+            beyond = d.take(part).batch * host_bytes(subject, d.take(part)) > subject.host_capacity
+            late, over = np.where(beyond & ~over, number_of("host_memory"), late), over | beyond
+        reason[part] = np.where(over & (late != number_of("host_memory")), number_of("memory"), late)
         for name, value in found.items():
             values[name][part] = value if name in MEMORY_FIGURES else np.where(over, np.nan, value)
     words = {name: _words_of(name, frame, d) for name in WORDS}

@@ -21,7 +21,7 @@ from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
 from engine.serving.deployments import WORDS, Deployments
 from engine.serving.evaluation import evaluate, positive, subject_of
 from engine.serving.factors import EngineFactors
-from engine.serving.figures import ServingSubject, figures, grouped, memory_of
+from engine.serving.figures import ServingSubject, figures, grouped, host_bytes, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
 from engine.serving.shapes import longest_context
 from engine.serving.space import MOST, DeploymentSpace
@@ -276,6 +276,13 @@ class _Sweep:
         if over.all():
             return
         ids, d = ids[~over], d.take(~over)
+        if self.subject.host_share:
+            held = d.batch * host_bytes(self.subject, d)
+            over = held > self.subject.host_capacity
+            self._reject("host_memory", ids[over], held[over])
+            if over.all():
+                return
+            ids, d = ids[~over], d.take(~over)
         found = figures(self.subject, d)
         late = limit_reasons(found["time_to_first_token"], found["time_per_output_token"], *self.bounds)
         for code in ("time_to_first_token", "time_per_output_token"):

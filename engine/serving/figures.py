@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from engine.cost_models.calibrated import (
     sustained_rates,
 )
 from engine.executions.arrays import Floats
+from engine.serving.adapters import AdapterTerms, adapter_bytes, add_adapters
 from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIGURES
 from engine.serving.constants import ENGINES, EngineTerms, ServingConstants
@@ -37,15 +39,27 @@ from engine.serving.memory import ServingMemoryUse, kv_bytes_per_token, memory_u
 from engine.serving.passes import Blocks, Pass, PassSetting, PassWork, block_times
 from engine.serving.rates import bytes_per_weight, computed_bits, pass_rates
 from engine.serving.shapes import BlockPattern, ServingStage, pattern_of, stages
-from hardware import System
+from hardware import GIB, System
 from models import Model
 
-__all__ = ["CHUNK", "ServingSubject", "computed_prompt", "figures", "grouped", "memory_of", "pass_times"]
+__all__ = [
+    "CHUNK",
+    "ServingSubject",
+    "computed_prompt",
+    "draft_deployments",
+    "figures",
+    "grouped",
+    "host_bytes",
+    "memory_of",
+    "pass_times",
+]
 
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
 HOUR = 3600.0
 """Seconds of an hour [s/h]."""
+GIGA = 1e9
+"""Bytes per second of a GB/s [bytes/s]."""
 MILLION = 1e6
 """Tokens that a price refers to [tokens]."""
 
@@ -83,6 +97,31 @@ class ServingSubject:
     def pattern(self) -> BlockPattern:
         """The kinds of the model's blocks."""
         return pattern_of(self.model)
+
+    @cached_property
+    def adapters(self) -> AdapterTerms:
+        """Adapters of low rank that are served."""
+        return AdapterTerms(float(self.assumptions.lora_adapters), float(self.assumptions.lora_rank))
+
+    @cached_property
+    def draft(self) -> ServingSubject | None:
+        """The draft model on the same system; None without one."""
+        if self.assumptions.draft_model is None:
+            return None
+        without: dict[str, Any] = {"draft_tokens": 0, "accepted_tokens": 0.0, "acceptance_rate": None}
+        without |= {"draft_model": None, "lora_adapters": 0, "host_hit_share": 0.0}
+        return replace(self, model=self.assumptions.draft_model, assumptions=replace(self.assumptions, **without))
+
+    @property
+    def host_share(self) -> float:
+        """Share of a prompt's tokens whose cache is in the memory of the host []."""
+        return self.assumptions.prefix_hit_rate * self.assumptions.host_hit_share
+
+    @property
+    def host_capacity(self) -> float:
+        """Memory of the host for the cache of one processor [bytes]."""
+        own = self.assumptions.host_cache_gib
+        return GIB * (self.system.mem2.capacity_gib if own is None else own)
 
     def weight_bytes(self, d: Deployments) -> Floats:
         """Returns the bytes per weight of the linear layers [bytes]."""
@@ -122,7 +161,7 @@ def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
         subject: model, system, price and assumptions.
         d: deployments with one number of stages and one launch mode [rows].
     """
-    return memory_use(
+    found = memory_use(
         subject.shapes,
         subject.accelerator,
         d,
@@ -130,7 +169,44 @@ def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
         subject.weight_bytes(d),
         subject.attention_bytes(d),
         subject.assumptions,
+        adapter_bytes(_case_of_pass(subject, d, np.ones(len(d))), subject.adapters) if subject.adapters.number else (),
+        None if subject.draft is None else _draft_memory(subject.draft, d),
     )
+    if not subject.host_share:
+        return found
+    most = np.floor(subject.host_capacity / host_bytes(subject, d))
+    return replace(found, largest_batch=np.minimum(found.largest_batch, most))
+
+
+def draft_deployments(d: Deployments) -> Deployments:
+    """Returns the deployments of a draft model beside its model: one stage, in 16 bits.
+
+    Args:
+        d: deployments of the model [rows].
+    """
+    ones, wide = np.ones(len(d)), np.full(len(d), 16.0)
+    return replace(d, pipeline_par=ones, expert_par=ones, weight_bits=wide, attention_bits=wide, compute_bits=wide)
+
+
+def _draft_memory(draft: ServingSubject, d: Deployments) -> tuple[Floats, Floats]:
+    """Return the weights of a draft model and its cache of a request on a processor of the last stage [bytes]."""
+    found = memory_of(draft, replace(draft_deployments(d), batch=np.ones(len(d))))
+    return found.weights, found.kv_cache
+
+
+def host_bytes(subject: ServingSubject, d: Deployments) -> Floats:
+    """Returns the cache of a request's prompt in the memory of the host, per processor [rows] [bytes].
+
+    Args:
+        subject: with the share of hits that is there.
+        d: deployments with one number of stages and one launch mode [rows].
+    """
+    if not subject.host_share:
+        return np.zeros(len(d))
+    # What the processor itself would hold of a request of as many tokens.
+    terms = replace(subject.assumptions, host_hit_share=0.0)
+    alone = replace(d, prompt=subject.host_share * d.prompt, output=np.zeros(len(d)), batch=np.ones(len(d)))
+    return memory_of(replace(subject, assumptions=terms), alone).kv_cache
 
 
 def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
@@ -248,7 +324,10 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     context = d.prompt + d.output / 2.0 * (1.0 + subject.output_cv**2)
     drafts, gained = float(subject.assumptions.draft_tokens), subject.assumptions.tokens_per_step
     run, messages = _run_pass(subject, d, Pass(tokens, context, queries=1.0 + drafts), is_step=True)
-    if drafts:
+    draft, spent = subject.draft, np.zeros(())
+    if draft is not None:
+        run, spent = _add_draft_model(run, draft, d, Pass(tokens, context), drafts)
+    elif drafts:
         run = _add_drafts(run, _run_pass(subject, d, Pass(tokens, context), is_step=True)[0], drafts, subject)
     # One microbatch through all stages, or all microbatches through the slowest stage.
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)
@@ -263,7 +342,7 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
         "step_pipeline": cycle - run.total,
     }
     chunk, terms = float(subject.assumptions.prefill_chunk), subject.engine(d)
-    computed = computed_prompt(subject, d)
+    computed, loaded = computed_prompt(subject, d), _load_seconds(subject, d)
     # A longer prompt passes in equal chunks, which follow each other through the pipeline.
     chunks = np.ceil(computed / chunk)
     together = prompts_per_pass(d.batch, computed, 1.0 + (d.output - 1.0) / gained, chunk)
@@ -271,9 +350,18 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     decoding = terms.mixed * np.minimum(np.minimum(tokens, d.batch - 1.0), together * (d.output - 1.0) / gained)
     work = Pass(decoding, context, together, d.prompt, chunks, d.prompt - computed, 1.0 + drafts)
     mixed, sent = _run_pass(subject, d, work, is_step=False)
-    return PassTimes(
-        cycle, run.slowest, mixed.slowest, mixed.total + sent, chunks, together, np.full(len(d), gained)
-    ), parts
+    slowest, through = mixed.slowest, mixed.total + sent
+    if draft is not None:
+        # The draft model computes the prompt, too, and drafts for requests that decode.
+        prompt = replace(work, requests=np.zeros(len(d)))
+        own = _run_pass(draft, draft_deployments(d), prompt, is_step=False)[0].total
+        own = own + np.where(decoding > 0, spent, 0.0)
+        slowest, through = slowest + own, through + own
+    if subject.host_share:
+        # Stages load their parts at the same time, before the pass: its prompts share the link.
+        more = np.where(computed < _recomputed_prompt(subject, d), loaded * together / chunks, 0.0)
+        slowest, through = slowest + more, through + more
+    return PassTimes(cycle, run.slowest, slowest, through, chunks, together, np.full(len(d), gained)), parts
 
 
 def _add_drafts(run: _Stages, plain: _Stages, drafts: float, subject: ServingSubject) -> _Stages:
@@ -285,14 +373,58 @@ def _add_drafts(run: _Stages, plain: _Stages, drafts: float, subject: ServingSub
     return _Stages(run.slowest + more.total, run.total + more.total, run.work.plus(more))
 
 
+def _add_draft_model(
+    run: _Stages, draft: ServingSubject, d: Deployments, work: Pass, drafts: float
+) -> tuple[_Stages, Floats]:
+    """Return a step with the passes of a draft model, one after the other on the last stage, and their time [s]."""
+    there = draft_deployments(d)
+    plain = _run_pass(draft, there, work, is_step=True)[0]
+    # What an engine's host takes for the layers of a model counts for those of the draft, too.
+    host = draft.engine(there).step_layer * float(len(draft.pattern.blocks))
+    spent = drafts * (plain.total + host)
+    return _Stages(run.slowest + spent, run.total + spent, run.work.plus(plain.work, drafts)), spent
+
+
 def computed_prompt(subject: ServingSubject, d: Deployments) -> Floats:
     """Returns the prompt tokens of a request that its prefill computes, at least 1 [rows] [tokens].
 
+    Tokens whose cache the host has are among them where a lone prompt takes longer to load them.
+
     Args:
-        subject: with the share that the prefix cache has.
+        subject: with the shares that the prefix cache and the host have.
         d: deployments [rows].
     """
-    return np.maximum(d.prompt * (1.0 - subject.assumptions.prefix_hit_rate), 1.0)
+    least = np.maximum(d.prompt * (1.0 - subject.assumptions.prefix_hit_rate), 1.0)
+    if not subject.host_share:
+        return least
+    most, found = _recomputed_prompt(subject, d), least.copy()
+    for index in grouped(d):
+        part = d.take(index)
+        loaded = _lone_prefill(subject, part, least[index]) + _load_seconds(subject, part)
+        found[index] = np.where(loaded < _lone_prefill(subject, part, most[index]), least[index], most[index])
+    return found
+
+
+def _recomputed_prompt(subject: ServingSubject, d: Deployments) -> Floats:
+    """Return the prompt tokens that are computed where the host's cache is not used [rows]."""
+    return np.maximum(d.prompt * (1.0 - subject.assumptions.prefix_hit_rate + subject.host_share), 1.0)
+
+
+def _load_seconds(subject: ServingSubject, d: Deployments) -> Floats:
+    """Return the seconds in which a prompt's cache comes from the host, every processor over its own link [rows]."""
+    if not subject.host_share:
+        return np.zeros(len(d))
+    # The link to the host reaches the share of its rate that offloads of training do.
+    rate = subject.system.mem2.bandwidth_gb_per_s * GIGA * subject.p.scale_out
+    return host_bytes(subject, d) / rate
+
+
+def _lone_prefill(subject: ServingSubject, d: Deployments, computed: Floats) -> Floats:
+    """Return the seconds that the passes of one prompt alone take the slowest stage [rows]. The way through all stages
+    shortens by no less."""
+    chunks = np.ceil(computed / float(subject.assumptions.prefill_chunk))
+    work = Pass(np.zeros(len(d)), np.ones(len(d)), np.ones(len(d)), d.prompt, chunks, d.prompt - computed)
+    return chunks * _run_pass(subject, d, work, is_step=False)[0].slowest
 
 
 def _run_pass(subject: ServingSubject, d: Deployments, work: Pass, *, is_step: bool) -> tuple[_Stages, Floats]:
@@ -311,7 +443,10 @@ def _run_pass(subject: ServingSubject, d: Deployments, work: Pass, *, is_step: b
         has_block_scales=subject.pattern.is_routed,
         four_bits=subject.assumptions.four_bits,
     )
-    blocks = block_times(PassSetting(case, d, work, sustained, p, rates))
+    setting = PassSetting(case, d, work, sustained, p, rates)
+    blocks = block_times(setting)
+    if subject.adapters.number:
+        blocks = add_adapters(blocks, setting, subject.adapters)
     # A captured step is one launch; otherwise the host launches kernel by kernel.
     run = _run_stages(_pipeline_stages(subject, d), blocks, floor=not captured)
     return run, (d.pipeline_par - (0.0 if is_step else 1.0)) * message_time(case, sustained, p)

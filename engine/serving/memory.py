@@ -146,6 +146,8 @@ def memory_use(
     weight_bytes: Floats,
     attention_bytes: Floats,
     a: Assumptions,
+    adapters: Sequence[Floats] = (),
+    draft: tuple[Floats, Floats] | None = None,
 ) -> ServingMemoryUse:
     """Returns the memory of deployments with one number of stages and one launch mode [bytes].
 
@@ -157,6 +159,8 @@ def memory_use(
         weight_bytes: of an element of a linear layer [bytes] [rows].
         attention_bytes: of an element of the projections around attention [bytes] [rows].
         a: share kept free, memory of captured graphs, and tokens of a prefill pass.
+        adapters: weights of all adapters by part of a block [bytes] [rows]; none by default.
+        draft: weights, and cache of a request, of a draft model on the last stage [bytes] [rows]; None without one.
     """
     held = held_weights(model, d.tensor_par, d.expert_par)
     per_token = cached_elements(model, key_value_heads(model, d.tensor_par)) * d.kv_bits / 8.0
@@ -185,6 +189,10 @@ def memory_use(
             kv = sum((number * kind.sequence for number, kind in there), start=np.zeros(()))
             token = np.max(np.stack(np.broadcast_arrays(*(kind.token for _, kind in there))), axis=0)
         weights = weights + vocabularies * WIDE * held.vocabulary
+        if adapters:
+            weights = weights + sum((n * each for n, each in zip(stage.parts, adapters, strict=True)), np.zeros(()))
+        if draft is not None and stage.head:
+            weights, kv = weights + draft[0], kv + draft[1]
         logits = LOGIT * model.vocabulary / d.tensor_par * stage.head
         found.append((weights, kv, (token * float(a.prefill_chunk), token / d.pipeline_par + logits)))
     # weights + B (cache per request + activations of a token) + activations of a prefill chunk.

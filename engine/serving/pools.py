@@ -236,10 +236,17 @@ def size_pools(
         raise WorkloadError("Pools are sized for requests per second; give request_rate instead of users.")
     if output < 2:
         raise WorkloadError("Requests of one output token never decode; give an output of 2 or more for two pools.")
-    decoder = replace(subject_of(model, system, price=price, assumptions=assumptions), output_cv=float(load.output_cv))
+    # Only the pool that prefills looks prompts up in host memory.
+    reloads = assumptions is not None and assumptions.host_hit_share > 0
+    later = replace(assumptions, host_hit_share=0.0) if assumptions is not None and reloads else assumptions
+    decoder = replace(subject_of(model, system, price=price, assumptions=later), output_cv=float(load.output_cv))
     prefiller = decoder
     if prefill_system is not None:
         prefiller = subject_of(decoder.model, prefill_system, assumptions=assumptions)
+    elif reloads:
+        prefiller = replace(
+            subject_of(model, system, price=price, assumptions=assumptions), output_cv=decoder.output_cv
+        )
     bandwidth = link_bandwidth((prefiller.system, decoder.system), transfer_gb_per_s)
     given, own = dict(limits or {}), dict(prefill_limits or {})
     # Replicas share requests at random, so that regular arrivals are Poisson's for each.

@@ -69,7 +69,11 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
     asked.read("output", default=max(start // 4, 1), most=MOST_TOKENS)
     for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h", "memory_share"):
         asked.read(name)
-    for name in ("prefill_chunk", "prefix_hit_rate", "draft_tokens", "accepted_tokens"):
+    for name in ("prefill_chunk", "prefix_hit_rate", "host_hit_share", "host_cache_gib"):
+        asked.read(name)
+    drafts = {"": "Own prediction layers", **{name: _model_title(name) for name in usable_models()}}
+    asked.read("draft_model", default="", options=drafts)
+    for name in ("draft_tokens", "accepted_tokens", "acceptance_rate", "lora_adapters", "lora_rank"):
         asked.read(name)
     asked.read("by", options=ORDERS)
     asked.read("cache_room")
@@ -87,12 +91,13 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
             limits[name] = chosen
     for name in ("only", "columns"):
         page.read(name)
-    other = str(asked.fields["other_system"].value)
+    other, draft = (str(asked.fields[name].value) for name in ("other_system", "draft_model"))
     question = asked.build(
         model=named_model(model),
         system=named_system(system),
         limits=limits,
         other_system=named_system(other) if other else None,
+        draft_model=named_model(draft) if draft else None,
     )
     service, load = _parse_load(question)
     return question, service, page.build(), {**asked.fields, **page.fields, **load}
@@ -162,8 +167,14 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             draw_decimal(fields["cache_room"], step=0.05, resets=RESETS)
             draw_whole(fields["prefill_chunk"], resets=RESETS)
             draw_decimal(fields["prefix_hit_rate"], step=0.1, resets=RESETS)
+            draw_decimal(fields["host_hit_share"], step=0.1, resets=RESETS)
+            draw_decimal(fields["host_cache_gib"], step=16.0, resets=RESETS)
             draw_whole(fields["draft_tokens"], resets=RESETS)
             draw_decimal(fields["accepted_tokens"], step=0.5, resets=RESETS)
+            draw_decimal(fields["acceptance_rate"], step=0.05, resets=RESETS)
+            draw_choice(fields["draft_model"], resets=RESETS)
+            draw_whole(fields["lora_adapters"], resets=RESETS)
+            draw_whole(fields["lora_rank"], resets=RESETS)
             draw_decimal(
                 fields["price_usd_per_h"],
                 label="USD per GPU-hour",

@@ -14,7 +14,7 @@ from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value
 from engine import launch
-from engine.questions.serving_launch import SETTING_LABELS, deployment_rows
+from engine.questions.serving_launch import SETTING_LABELS, assumptions_of_settings, deployment_rows
 from engine.serving import FIELDS, ServingExploration, by_name, deployment_name, evaluate
 
 __all__ = ["draw_own_server"]
@@ -127,7 +127,9 @@ def _draw_figures(
     where = found.system.title or found.system.name
     for role, row in rows.items():
         table = pd.DataFrame([{name: row[name] for name in names if name in row}])
-        (figures,) = evaluate(model, found.system, table, price=found.price).to_dict("records")
+        (figures,) = evaluate(
+            model, found.system, table, price=found.price, assumptions=assumptions_of_settings(row)
+        ).to_dict("records")
         if figures["status"] != "ok":
             st.warning(literal(str(figures["reason_text"])), icon=":material/block:")
             continue

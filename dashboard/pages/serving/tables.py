@@ -75,8 +75,14 @@ UNITS: Final = {
     "four_bits": "bits per weight",
     "prefill_chunk": "tokens",
     "prefix_hit_rate": "fraction",
+    "host_hit_share": "fraction",
+    "host_cache_gib": "GiB",
     "draft_tokens": "tokens",
     "accepted_tokens": "tokens",
+    "acceptance_rate": "fraction",
+    "draft_model": "model document",
+    "lora_adapters": "adapters",
+    "lora_rank": "elements",
 }
 """Units of the question's and the assumptions' fields in files."""
 
@@ -162,6 +168,12 @@ def _arrange_columns(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], 
     return pd.DataFrame(shown), settings, decimals
 
 
+def _describe_assumptions(terms: Assumptions) -> dict[str, Any]:
+    """Return the assumptions as files have them: a draft model as its document."""
+    draft = None if terms.draft_model is None else models.to_document(terms.draft_model)
+    return {**dataclasses.asdict(dataclasses.replace(terms, draft_model=None)), "draft_model": draft}
+
+
 def deployments_file(found: ServingExploration, kind: str) -> bytes:
     """Return every deployment that runs as a file with its account; CSV files are in an archive with it.
 
@@ -183,7 +195,7 @@ def deployments_file(found: ServingExploration, kind: str) -> bytes:
         "time_per_output_token": found.time_per_output_token,
         "limits": dict(found.space.limits),
         "price": found.price,
-        "assumptions": dataclasses.asdict(found.assumptions or Assumptions()),
+        "assumptions": _describe_assumptions(found.assumptions or Assumptions()),
         "units": UNITS,
         "columns": [exports.described(by_name(name)) for name in table.columns],
         "model": models.to_document(found.model),

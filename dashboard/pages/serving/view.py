@@ -32,6 +32,8 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value
 from dashboard.words.serving import precision_words
 from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
+from engine.questions.serving import serving_assumptions
+from engine.questions.serving_launch import launch_settings
 from engine.serving import DeploymentRecommendation, ServingExploration, by_name, deployment_name, not_represented
 
 __all__ = ["ServingView", "parse", "render"]
@@ -108,7 +110,8 @@ def render(view: ServingView) -> None:
     draw_comparison(question, view.fields, found, advice, chosen, mode)
     draw_service(view.service, view.fields, mode)
     draw_deployments(question.by, view.link, view.fields, found)
-    launch.deployment_card(found.model, found.system, chosen, "serving_launch")
+    settings = launch_settings(question)
+    launch.deployment_card(found.model, found.system, chosen, "serving_launch", settings=settings)
     draw_own_server(found, chosen)
     draw_measured_servers(found, chosen)
     _draw_remarks(found)
@@ -152,9 +155,11 @@ def _memory_chart(_found: ServingExploration, key: str, mode: str) -> Chart:
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _time_charts(_row: Mapping[str, Any], key: str, chosen: int, mode: str, narrow: bool) -> tuple[Chart, Chart]:
+def _time_charts(
+    _row: Mapping[str, Any], key: str, chosen: int, gained: float, mode: str, narrow: bool
+) -> tuple[Chart, Chart]:
     """Return the charts of a decode step and of a request."""
-    return decode_step(_row, mode, narrow), request_time(_row, mode, narrow)
+    return decode_step(_row, mode, narrow), request_time(_row, mode, narrow, gained)
 
 
 def _pick_point() -> None:
@@ -209,7 +214,8 @@ def _draw_panel(
         )
     )
     st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
-    step, request = _time_charts(row, question_key(question), int(row["id"]), mode, is_narrow())
+    gained = serving_assumptions(question).tokens_per_step
+    step, request = _time_charts(row, question_key(question), int(row["id"]), gained, mode, is_narrow())
     show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
     show(request, "serving_request")

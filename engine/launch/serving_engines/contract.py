@@ -16,6 +16,7 @@ __all__ = [
     "DEPLOYMENT_FIELDS",
     "LEFT_FIELDS",
     "SETTINGS",
+    "WRITTEN_SETTINGS",
     "DeploymentOrder",
     "EngineInstance",
     "EngineReading",
@@ -40,8 +41,23 @@ DEPLOYMENT_FIELDS: Final = (
 """Fields of a deployment that a configuration of an engine can say or leave open, named as in `engine.serving`."""
 LEFT_FIELDS: Final = ("batch", "weight_bits", "kv_bits", "prompt", "output")
 """Fields that configurations leave to other sources: no default of an engine stands for them."""
-SETTINGS: Final = ("prefix_cache", "chunk", "max_length", "memory_fraction", "mtp_tokens", "speculation")
+SETTINGS: Final = (
+    "prefix_cache",
+    "chunk",
+    "max_length",
+    "memory_fraction",
+    "mtp_tokens",
+    "lora_adapters",
+    "lora_rank",
+    "host_cache_gib",
+    "speculation",
+)
 """Settings of an engine beside the fields of a deployment, in the engine's own numbers."""
+
+
+WRITTEN_SETTINGS: Final = ("draft_checkpoint", "draft_tokens")
+"""Settings that are written only, together: weights of a draft model, and its tokens per step. Read, they are the
+`speculation`."""
 
 
 class UnsayableDeploymentError(LaunchError):
@@ -81,6 +97,11 @@ class EngineReading:
     max_length: int | None = None
     memory_fraction: float | None = None
     mtp_tokens: int | None = None
+    lora_adapters: int | None = None
+    """Adapters of low rank in memory at once; None without any."""
+    lora_rank: int | None = None
+    host_cache_gib: float | None = None
+    """Host memory for the cache of one GPU [GiB]; None without any."""
     speculation: dict[str, Any] | None = None
     """Kind and draft tokens of speculation that is not the model's own multi-token prediction."""
     prompt: int | None = None

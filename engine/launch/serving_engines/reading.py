@@ -21,7 +21,15 @@ __all__ = ["read_engine"]
 MOST_FLAGS: Final = 2_000
 MOST_POOLS: Final = 8
 _DEGREES: Final = ("tensor_par", "pipeline_par", "expert_par", "replicas")
-_SHARED: Final = ("prefix_cache", "max_length", "mtp_tokens", "speculation")
+_SHARED: Final = (
+    "prefix_cache",
+    "max_length",
+    "mtp_tokens",
+    "lora_adapters",
+    "lora_rank",
+    "host_cache_gib",
+    "speculation",
+)
 """Settings that stand beside the pools where all of them agree; the others are always a pool's own."""
 _ROLES: Final = ("prefill", "decode", "agg")
 

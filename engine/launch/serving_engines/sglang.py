@@ -15,13 +15,18 @@ from engine.launch.serving_engines.words import (
     absent_weight_reason,
     check_divisions,
     drafting_of,
+    host_memory_of,
     kv_bits_of,
     never_said,
     quantization_bits,
     slicing_sentence,
 )
+from hardware import GIB
 
 __all__ = ["SGLANG"]
+
+_GIGABYTE: Final = 1e9
+"""Unit of --hicache-size [bytes]. Source: sglang, srt/mem_cache/memory_pool_host.py."""
 
 _SHARING_BACKENDS: Final = frozenset(
     {
@@ -42,14 +47,11 @@ arg_groups/moe_hook.py."""
 _NOT_MODELLED: Final = (
     "enable-two-batch-overlap",
     "enable-single-batch-overlap",
-    "enable-hierarchical-cache",
     "enable-lmcache",
     "enable-flexkv",
     "enable-hisparse",
     "cpu-offload-gb",
     "offload-group-size",
-    "enable-lora",
-    "lora-paths",
     "enable-mixed-chunk",
     "enable-prefill-cp",
     "enable-deepseek-v4-fp4-indexer",
@@ -107,6 +109,8 @@ def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
         "max_length": flags.integer("context-length"),
         "memory_fraction": flags.share("mem-fraction-static"),
         **_read_speculation(flags),
+        **_read_adapters(flags),
+        **_read_host_cache(flags),
     }
     _note_others(flags)
     known = None not in (world, pipeline, copies)
@@ -177,6 +181,31 @@ def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
             return {"mtp_tokens": drafting_of("mtp", drafted, "speculative-num-steps")["draft_tokens"]}
     flags.remark([f"Speculation by {algorithm[:40]} is not the model's own multi-token prediction: not modelled."])
     return {"speculation": drafting_of(algorithm, steps if steps is not None else tokens, "speculative-num-steps")}
+
+
+def _read_adapters(flags: EngineFlags) -> dict[str, Any]:
+    """Return adapters of low rank and, where it is stated, their rank."""
+    number, rank = flags.integer("max-loras-per-batch", 8), flags.integer("max-lora-rank")
+    flags.used.add("lora-target-modules")
+    has_paths = flags.raw("lora-paths") not in (None, False, [])
+    if not flags.is_on("enable-lora", has_paths):
+        return {}
+    if rank is None:
+        flags.remark(["The adapters state their rank; 16 is assumed."])
+    return {"lora_adapters": number, "lora_rank": rank}
+
+
+def _read_host_cache(flags: EngineFlags) -> dict[str, Any]:
+    """Return the host memory of a rank for the cache, where it is stated."""
+    is_on, size = flags.is_on("enable-hierarchical-cache"), flags.raw("hicache-size")
+    ratio = flags.raw("hicache-ratio")
+    if not is_on:
+        return {}
+    if size is None or str(size).strip() == "0":
+        times = "twice" if ratio is None else f"{str(ratio)[:12]} times"
+        flags.remark([f"The cache in host memory has {times} the size of that on the GPU."])
+        return {}
+    return host_memory_of(size, flags.name_of("hicache-size"), _GIGABYTE, flags.remarks)
 
 
 def _note_others(flags: EngineFlags) -> None:
@@ -254,9 +283,29 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if settings.get(name) is not None:
             flags[flag] = settings[name]
+    if (host := settings.get("host_cache_gib")) is not None:
+        # Whole gigabytes of a rank.
+        size = max(int(host * GIB // _GIGABYTE), 1)
+        flags |= {"--enable-hierarchical-cache": True, "--hicache-size": size}
+    if number := settings.get("lora_adapters"):
+        # Without paths of adapters, SGLang wants their rank and the matrices that they adapt.
+        flags |= {
+            "--enable-lora": True,
+            "--max-loras-per-batch": int(number),
+            "--max-lora-rank": int(settings.get("lora_rank") or 16),
+            "--lora-target-modules": "all",
+        }
     if drafted := settings.get("mtp_tokens"):
         flags |= {
             "--speculative-algorithm": "EAGLE",
+            "--speculative-num-steps": int(drafted),
+            "--speculative-eagle-topk": 1,
+            "--speculative-num-draft-tokens": int(drafted) + 1,
+        }
+    if drafted := settings.get("draft_tokens"):
+        flags |= {
+            "--speculative-algorithm": "STANDALONE",
+            "--speculative-draft-model-path": settings["draft_checkpoint"],
             "--speculative-num-steps": int(drafted),
             "--speculative-eagle-topk": 1,
             "--speculative-num-draft-tokens": int(drafted) + 1,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError
+from engine.launch.report import parse_integer
 from engine.launch.serving_engines.arguments import snapshot_of
 from engine.launch.serving_engines.contract import DeploymentOrder, EngineInstance, ServerCommand, ServingEngine
 from engine.launch.serving_engines.engine_flags import EngineFlags
@@ -17,11 +18,13 @@ from engine.launch.serving_engines.words import (
     absent_weight_reason,
     check_divisions,
     drafting_of,
+    host_memory_of,
     kv_bits_of,
     never_said,
     refuse_layout,
     slicing_sentence,
 )
+from hardware import GIB
 
 __all__ = ["TRTLLM"]
 
@@ -44,13 +47,13 @@ _NOT_MODELLED: Final = (
     "dwdp_config",
     "sparse_attention_config",
     "kv_cache_compression_config",
-    "lora_config",
-    "enable_lora",
     "peft_cache_config",
     "kv_connector_config",
     "moe_cluster_parallel_size",
 )
-_NESTED_NOT_MODELLED: Final = (("moe_config", "load_balancer"), ("kv_cache_config", "host_cache_size"))
+_NESTED_NOT_MODELLED: Final = (("moe_config", "load_balancer"),)
+_ADAPTED: Final = ("attn_q", "attn_k", "attn_v", "attn_dense", "mlp_gate", "mlp_h_to_4h", "mlp_4h_to_h")
+"""Matrices with adapters, by the names of lora_config. Source: TensorRT-LLM, lora_manager.py."""
 _FRACTION: Final = "free_gpu_memory_fraction"
 
 
@@ -172,6 +175,8 @@ def _read_merged(merged: EngineFlags, model: str) -> EngineInstance:
         "max_length": merged.integer("max_seq_len"),
         "memory_fraction": _read_fraction(cache.get(_FRACTION)),
         **_read_speculation(merged),
+        **_read_adapters(merged),
+        **host_memory_of(cache.get("host_cache_size") or 0, "host_cache_size", 1.0, merged.remarks),
     }
     is_chunked = merged.is_on("enable_chunked_prefill")
     if settings["chunk"] is not None and not is_chunked and merged.role != "decode":
@@ -239,6 +244,21 @@ def _read_speculation(merged: EngineFlags) -> dict[str, Any]:
     return {"speculation": found}
 
 
+def _read_adapters(merged: EngineFlags) -> dict[str, Any]:
+    """Return adapters of low rank, where their number is stated, and their rank."""
+    settings, is_on = merged.table("lora_config"), merged.is_on("enable_lora")
+    if not settings and not is_on:
+        return {}
+    number, rank = settings.get("max_loras"), settings.get("max_lora_rank", 64)
+    if number is None:
+        merged.remark(["lora_config does not say max_loras: the adapters are not modelled."])
+        return {}
+    return {
+        "lora_adapters": parse_integer(number, "max_loras"),
+        "lora_rank": parse_integer(rank, "max_lora_rank"),
+    }
+
+
 def _write(order: DeploymentOrder) -> ServerCommand:
     shared, fields = check_divisions(order, "TensorRT-LLM"), order.fields
     tensor, pipeline, expert, replicas = (
@@ -272,6 +292,8 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         cache[_FRACTION] = settings["memory_fraction"]
     if settings.get("prefix_cache") is not None:
         cache["enable_block_reuse"] = bool(settings["prefix_cache"])
+    if settings.get("host_cache_gib") is not None:
+        cache["host_cache_size"] = int(settings["host_cache_gib"] * GIB)
     if cache:
         file["kv_cache_config"] = cache
     launch = fields.get("launch")
@@ -285,10 +307,23 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         file |= {"max_num_tokens": int(settings["chunk"]), "enable_chunked_prefill": True}
     if settings.get("max_length") is not None:
         file["max_seq_len"] = int(settings["max_length"])
+    if number := settings.get("lora_adapters"):
+        rank = int(settings.get("lora_rank") or 16)
+        file["lora_config"] = {
+            "max_loras": int(number),
+            "max_lora_rank": rank,
+            "lora_target_modules": list(_ADAPTED),
+        }
     if settings.get("mtp_tokens"):
         file["speculative_config"] = {
             "decoding_type": "MTP",
             "num_nextn_predict_layers": int(settings["mtp_tokens"]),
+        }
+    if settings.get("draft_tokens"):
+        file["speculative_config"] = {
+            "decoding_type": "Draft_Target",
+            "max_draft_len": int(settings["draft_tokens"]),
+            "speculative_model": settings["draft_checkpoint"],
         }
     if order.role:
         file["cache_transceiver_config"] = {"backend": "DEFAULT"}

@@ -6,7 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.serving_engines.contract import DeploymentOrder, EngineInstance, ServerCommand, ServingEngine
+from engine.launch.serving_engines.contract import (
+    DeploymentOrder,
+    EngineInstance,
+    ServerCommand,
+    ServingEngine,
+    UnsayableDeploymentError,
+)
 from engine.launch.serving_engines.engine_flags import EngineFlags
 from engine.launch.serving_engines.model_names import is_mixture
 from engine.launch.serving_engines.words import (
@@ -14,22 +20,23 @@ from engine.launch.serving_engines.words import (
     absent_weight_reason,
     check_divisions,
     drafting_of,
+    host_memory_of,
     kv_bits_of,
     never_said,
     quantization_bits,
     refuse_layout,
     slicing_sentence,
 )
+from hardware import GIB
 
 __all__ = ["VLLM"]
 
 _NOT_MODELLED: Final = (
     "enable-dbo",
     "enable-eplb",
-    "kv-offloading-size",
     "cpu-offload-gb",
     "offload-group-size",
-    "enable-lora",
+    "fully-sharded-loras",
     "enable-elastic-ep",
     "kv-sharing-fast-prefill",
     "long-prefill-token-threshold",
@@ -37,6 +44,8 @@ _NOT_MODELLED: Final = (
     "mm-encoder-tp-mode",
 )
 """Flags that change time or memory and that no field here describes, where they are on."""
+_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Values of --max-lora-rank. Source: vllm 0.33.0, config/lora.py, MaxLoRARanks."""
 _CONTEXT: Final = ("decode-context-parallel-size", "prefill-context-parallel-size")
 _PLAIN: Final = (
     "data-parallel-size-local",
@@ -99,7 +108,13 @@ def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
         "max_length": _read_length(flags),
         "memory_fraction": flags.share("gpu-memory-utilization"),
         **_read_speculation(flags),
+        **_read_adapters(flags),
     }
+    host = flags.raw("kv-offloading-size")
+    if host is not None and tensor is not None and pipeline is not None:
+        # The size is that of all ranks of the engine together.
+        share = GIB / (tensor * pipeline)
+        settings |= host_memory_of(host, flags.name_of("kv-offloading-size"), share, flags.remarks)
     known = None not in (tensor, pipeline, data)
     gpus = tensor * pipeline * data * context if known else None  # type: ignore[operator]
     return EngineInstance(_set_values(fields), _set_values(settings), gpus, rejected, model)
@@ -148,6 +163,12 @@ def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
         return {"mtp_tokens": found.get("draft_tokens", 1)}
     flags.remark([f"Speculation by {method[:40]} is not the model's own multi-token prediction: not modelled."])
     return {"speculation": found}
+
+
+def _read_adapters(flags: EngineFlags) -> dict[str, Any]:
+    """Return adapters of low rank and their rank; the defaults are vLLM's."""
+    number, rank = flags.integer("max-loras", 1), flags.integer("max-lora-rank", 16)
+    return {"lora_adapters": number, "lora_rank": rank} if flags.is_on("enable-lora") else {}
 
 
 def _note_others(flags: EngineFlags) -> None:
@@ -221,7 +242,10 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         flags["--compilation-config"] = json.dumps({"cudagraph_mode": "NONE"})
     elif batch is not None and int(batch) > GRAPHS_SAID:
         flags["--max-cudagraph-capture-size"] = int(batch)
-    flags |= _write_settings(order.settings)
+    flags |= _write_settings(order.settings) | _write_adapters(order.settings, remarks)
+    if (host := order.settings.get("host_cache_gib")) is not None:
+        # vLLM's size is that of all ranks together.
+        flags["--kv-offloading-size"] = host * tensor * pipeline
     if order.role:
         kind = "kv_producer" if order.role == "prefill" else "kv_consumer"
         flags["--kv-transfer-config"] = json.dumps({"kv_connector": "NixlConnector", "kv_role": kind})
@@ -250,7 +274,22 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         flags["--speculative-config"] = json.dumps(
             {"method": "mtp", "num_speculative_tokens": int(settings["mtp_tokens"])}
         )
+    if settings.get("draft_tokens"):
+        said = {"method": "draft_model", "model": settings["draft_checkpoint"]}
+        flags["--speculative-config"] = json.dumps({**said, "num_speculative_tokens": int(settings["draft_tokens"])})
     return flags
+
+
+def _write_adapters(settings: Mapping[str, Any], remarks: list[str]) -> dict[str, Any]:
+    if not settings.get("lora_adapters"):
+        return {}
+    rank = int(settings.get("lora_rank") or 16)
+    if rank > _RANKS[-1]:
+        raise UnsayableDeploymentError(f"vLLM accepts adapters up to rank {_RANKS[-1]}; lora_rank is {rank:,}.")
+    said = next(each for each in _RANKS if each >= rank)
+    if said != rank:
+        remarks.append(f"vLLM pads adapters of rank {rank} to {said}.")
+    return {"--enable-lora": True, "--max-loras": int(settings["lora_adapters"]), "--max-lora-rank": said}
 
 
 VLLM: Final = ServingEngine(

@@ -10,6 +10,7 @@ from engine.launch.contract import LaunchError
 from engine.launch.report import parse_integer
 from engine.launch.serving_engines.contract import DeploymentOrder, UnsayableDeploymentError
 from engine.launch.shapes import shape_of
+from hardware import GIB
 from models.documents import shown
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "absent_weight_reason",
     "check_divisions",
     "drafting_of",
+    "host_memory_of",
     "kv_bits_of",
     "never_said",
     "quantization_bits",
@@ -131,6 +133,29 @@ def drafting_of(kind: str, tokens: Any, name: str) -> dict[str, Any]:
     if tokens is not None:
         found["draft_tokens"] = parse_integer(tokens, name)
     return found
+
+
+def host_memory_of(value: Any, name: str, unit: float, remarks: list[str]) -> dict[str, float]:
+    """Return the host memory for the cache of one GPU as a setting; empty for none.
+
+    Args:
+        value: as the engine has it.
+        name: of the setting, for the message.
+        unit: bytes of a GPU's share of one of its units.
+        remarks: takes what the prediction needs besides.
+
+    Raises `LaunchError` for anything but a number of at least 0.
+    """
+    try:
+        size = -1.0 if isinstance(value, bool) else float(str(value)[:60])
+    except ValueError:
+        size = -1.0
+    if not 0 <= size * unit <= 1e6 * GIB:
+        raise LaunchError(f"{name} is {shown(value)}; it must be a size of at least 0.")
+    if not size:
+        return {}
+    remarks.append(f"{name}: state which share of the prefix cache's hits is in host memory to see its effect.")
+    return {"host_cache_gib": size * unit / GIB}
 
 
 def slicing_sentence(ranks: int, expert_par: int) -> str:

@@ -11,6 +11,8 @@ from engine.launch.contract import LaunchError, LaunchFile
 from engine.launch.launchers import comment_text
 from engine.launch.report import LIST_TITLES
 from engine.launch.serving_engines.contract import (
+    SETTINGS,
+    WRITTEN_SETTINGS,
     DeploymentOrder,
     ServerCommand,
     ServingEngine,
@@ -132,6 +134,10 @@ def write_deployment(
 def _check_checkpoint(checkpoint: str | None, network: Model) -> str:
     if checkpoint is None:
         return checkpoint_of(network.name) or UNKNOWN_CHECKPOINT
+    return _check_word(checkpoint)
+
+
+def _check_word(checkpoint: Any) -> str:
     text = checkpoint.strip() if isinstance(checkpoint, str) else ""
     if not text or len(text) > 400 or not text.isprintable() or text.startswith("-"):
         raise LaunchError(f"The checkpoint is {shown(checkpoint)}; give a repository on Hugging Face or a path.")
@@ -186,7 +192,7 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if _is_absent(value):
             continue
-        if name in ("chunk", "max_length", "mtp_tokens"):
+        if name in ("chunk", "max_length", "mtp_tokens", "lora_adapters", "lora_rank", "draft_tokens"):
             found[name] = _whole(name, value)
         elif name == "prefix_cache":
             if not isinstance(value, bool):
@@ -196,9 +202,19 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
                 raise LaunchError(f"memory_fraction is {shown(value)}; it must be a share above 0, up to 1.")
             found[name] = value
+        elif name == "draft_checkpoint":
+            found[name] = _check_word(value)
+        elif name == "host_cache_gib":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
+                raise LaunchError(f"host_cache_gib is {shown(value)}; it must be above 0, up to 1,000,000 GiB per GPU.")
+            found[name] = value
         else:
-            known = ("prefix_cache", "chunk", "max_length", "memory_fraction", "mtp_tokens")
+            known = (*(each for each in SETTINGS if each != "speculation"), *WRITTEN_SETTINGS)
             raise LaunchError(f"There is no setting {shown(name)}{did_you_mean(str(name), known)}.")
+    if len({"draft_checkpoint", "draft_tokens"} & found.keys()) == 1:
+        raise LaunchError("draft_checkpoint and draft_tokens go together; give both.")
+    if "draft_tokens" in found and "mtp_tokens" in found:
+        raise LaunchError("Give mtp_tokens or a draft model, not both.")
     return found
 
 

@@ -114,11 +114,44 @@ class ServedModel(Document):
         default=0.0,
         description="Share of the prompt tokens that the prefix cache has, which are not computed; none by default.",
     )
+    host_hit_share: Annotated[
+        float, Number(0, 1), Asked("Hits in host memory", option="host-hits", parameter="host_hits")
+    ] = Field(
+        default=0.0,
+        description="Share of the hits of the prefix cache that is in host memory: loaded, or computed again where "
+        "that is faster; none by default.",
+    )
+    host_cache_gib: Annotated[
+        Annotated[float, Number(1e-3, 1e6)] | None,
+        Asked("Host memory for cache", "GiB", option="host-cache", parameter="host_gib"),
+    ] = Field(
+        default=None,
+        description="Host memory for the cache of a GPU; all that the system has per GPU by default.",
+    )
     draft_tokens: Annotated[int, Whole(0, 64), Asked("Draft tokens", "tokens", parameter="drafts")] = Field(
-        default=0, description="Tokens that multi-token prediction drafts per step and request; none by default."
+        default=0, description="Tokens that a draft predicts per step and request; none by default."
     )
     accepted_tokens: Annotated[float, Number(0, 64), Asked("Accepted drafts", "tokens", parameter="accepted")] = Field(
         default=0.0, description="Draft tokens that are accepted per step on average, at most `draft_tokens`."
+    )
+    acceptance_rate: Annotated[
+        Annotated[float, Number(0, 1)] | None, Asked("Acceptance rate", option="acceptance", parameter="acceptance")
+    ] = Field(
+        default=None,
+        description="Probability that a draft token is accepted after those before it, instead of `accepted_tokens`.",
+    )
+    draft_model: Annotated[
+        Named | None,
+        Asked("Draft model", parameter="draft", option_help="Library name or JSON file of the model that drafts."),
+    ] = Field(
+        default=None,
+        description="Model that drafts, by name or as a document; prediction layers of the model's own by default.",
+    )
+    lora_adapters: Annotated[int, Whole(0, 4096), Asked("LoRA adapters", parameter="loras")] = Field(
+        default=0, description="Adapters of low rank (LoRA) in memory at once, one for each request; none by default."
+    )
+    lora_rank: Annotated[int, Whole(1, 1024), Asked("LoRA rank", parameter="rank")] = Field(
+        default=16, description="Rank of the adapters; 16 by default, as in vLLM."
     )
 
 
@@ -215,7 +248,8 @@ class DeploymentExportQuestion(Document):
         Asked("Engine settings", option="setting", kind=FieldKind.VALUES, metavar="NAME=VALUE"),
     ] = Field(
         default_factory=dict,
-        description="prefix_cache (true or false), chunk [tokens], max_length [tokens], memory_fraction, mtp_tokens.",
+        description="prefix_cache (true or false), chunk [tokens], max_length [tokens], memory_fraction, mtp_tokens, "
+        "lora_adapters, lora_rank, host_cache_gib [GiB per GPU], draft_checkpoint and draft_tokens.",
         json_schema_extra={"additionalProperties": True},
     )
     checkpoint: Annotated[str | None, Asked("Checkpoint", metavar="REPOSITORY|PATH")] = Field(

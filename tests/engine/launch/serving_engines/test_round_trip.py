@@ -16,7 +16,7 @@ from engine.serving.deployments import expert_layout
 WAYS = [(to, engine) for to in TARGETS for engine in ENGINES if to not in ENGINES or to == engine]
 MODELS = {"gpt-oss-120B": True, "llama-3.3-70B": False}
 CHOICES = list(itertools.product((16, 8, 4), (16, 8, 4), ("eager", "compiled", "graphs")))
-NUMBERS = ("chunk", "max_length", "memory_fraction", "mtp_tokens", "prefix_cache")
+NUMBERS = ("chunk", "max_length", "memory_fraction", "mtp_tokens", "prefix_cache", "lora_adapters", "lora_rank")
 
 
 def layouts(model: str, gpus: int) -> list[dict[str, Any]]:
@@ -88,6 +88,8 @@ def test_deployments_of_many_gpus_and_settings_come_back(data: st.DataObject) ->
             },
         )
     )
+    if data.draw(st.booleans()):
+        own |= {"lora_adapters": data.draw(st.integers(1, 64)), "lora_rank": data.draw(st.sampled_from((8, 16, 256)))}
     size = data.draw(st.sampled_from((4, 8)))
     try:
         made = launch.write_deployment(deployment, model, to=to, engine=engine, settings=own, gpus_per_node=size)
