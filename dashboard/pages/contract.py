@@ -92,7 +92,7 @@ class Page:
     """Name of each link parameter of the page -> its label in sentences."""
     has_figures_choice: bool = False
     """True if the sentence above the page has the choice between figures of the recommended and of the fastest
-    execution; Map, Execution and Pareto have it next to what it moves."""
+    execution; Map, Execution and Pareto have it beside the figures."""
     guide: str
     """Name of the chapter of the guide that explains the page."""
 
