@@ -26,7 +26,7 @@ def remembered(
     hash_funcs: dict[str | type[Any], Callable[[Any], Any]] | None = None,
     copied: bool = True,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that caches what a function returns for its latest arguments.
+    """Return a decorator that caches the results of a function for its latest arguments.
 
     Arguments whose names begin with `_` are not part of the key. The cache is made at the first call: a module can be
     imported where no server runs.

@@ -188,7 +188,7 @@ def best_table(best: dict[str, Any], system: System) -> str:
 
 
 def top_table(exploration: Exploration) -> str:
-    """Returns the fastest executions, one per row; choices in which they do not differ are told once."""
+    """Returns the fastest executions, one per row; choices that they share are listed once."""
     frame = exploration.top(TOP)
     frame = frame.assign(activation_recompute=[recomputed(row, brief=True) for row in frame.to_dict("records")])
     cost_model = exploration.scenario.cost_model

@@ -270,7 +270,7 @@ def comparison_rows(compared: DeploymentComparison) -> list[tuple[str, str, str,
 
 
 def price_placeholder(system: str) -> str:
-    """Return the text of an empty field of a price: the recorded price of a GPU in USD/h, or that there is none.
+    """Return the text of an empty field of a price: the recorded price of a GPU in USD/h, or "none recorded".
 
     Args:
         system: name in the library.
