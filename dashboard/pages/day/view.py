@@ -113,7 +113,7 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
         f"weights in {row['weight_bits']} bits, KV cache in {row['kv_bits']}; up to {plain(day.capacity)} requests/s "
         "each within the limits; modelled"
     )
-    replicas = f"{day.replica_range} {counted(most, 'replica').split()[-1]}"
+    replicas = f"{day.replica_range} {'replica' if most == 1 else 'replicas'}"
     st.html(markup.head(f"{replicas} of {degrees}", how))
     if day.is_short:
         share = day.unserved_requests / day.demand.requests

@@ -17,6 +17,7 @@ from dashboard.files.report import build
 from dashboard.queries import accuracy
 from dashboard.words.numbers import SPACE, percent
 from engine import Exploration, Scenario
+from engine.questions.documents.explorations import FiguresQuestion
 from engine.validation.uncertainty import SHARE, SOURCE_WEIGHT, interval, memory_interval_of, residuals
 from tests.dashboard.page_runs import exploration, run
 from tests.dashboard.pages.test_calibrated_pages import NO_OFFLOAD, experts, rows, words
@@ -69,7 +70,7 @@ def test_what_was_never_measured_stands_beside_the_figure_on_every_page() -> Non
     assert accuracy.error_of(offloading().scenario, best) is None
     (tile,) = accuracy.marked([Tile("Step time", "1 s")], offloading().scenario, best)
     assert (tile.origin, tile.error) == ("modelled", "never measured: offload")
-    assert "Never measured: offloading" in build(offloading(), "").decode()
+    assert "Never measured: offloading" in build(offloading(), "", asked=FiguresQuestion(figures_of="fastest")).decode()
     assert "Never measured" not in build(dense(), "").decode()
     for page in ("explore", "execution", "memory", "whatif"):  # the last goes on searching
         assert "never measured: offload" in shown(page, offloading), page
