@@ -27,8 +27,8 @@ def demand_and_capacity(hours: pd.DataFrame, day: ServedDay, mode: str = "light"
     """
     colours = palette(mode)
     drawing = base(colours, HEIGHT)
-    times, demand = _steps(hours, "time"), _steps(hours, "requests_per_second")
-    capacity = [each * day.capacity for each in _steps(hours, "ready")]
+    times, demand = _close_day(hours, "time"), _close_day(hours, "requests_per_second")
+    capacity = [each * day.capacity for each in _close_day(hours, "ready")]
     for name, values, shade, width in (
         ("capacity of ready replicas", capacity, colours.ramp(0.45), 1.4),
         ("demand", demand, colours.ramp(0.95), 2.2),
@@ -41,7 +41,7 @@ def demand_and_capacity(hours: pd.DataFrame, day: ServedDay, mode: str = "light"
             name=name,
             line={"shape": "hv", "width": width, "color": shade},
             hovertext=[
-                f"<b>{_clock(hour)}</b><br>{name} {plain(value)} requests/s"
+                f"<b>{_format_clock(hour)}</b><br>{name} {plain(value)} requests/s"
                 for hour, value in zip(times, values, strict=True)
             ],
             hovertemplate="%{hovertext}<extra></extra>",
@@ -49,7 +49,7 @@ def demand_and_capacity(hours: pd.DataFrame, day: ServedDay, mode: str = "light"
     highest = max([*demand, *capacity])
     _style_hours(drawing)
     drawing.update_yaxes(title="Requests per second", range=[0, 1.08 * highest], showgrid=True)
-    drawing.update_layout(showlegend=True, margin={"t": 30})
+    drawing.update_layout(showlegend=True, margin={"t": 30, "r": 18})
     return Chart(
         drawing,
         f"Demand over a day from {plain(min(demand))} to {plain(max(demand))} requests/s, and capacity within the "
@@ -67,8 +67,8 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
     """
     colours = palette(mode)
     drawing = base(colours, HEIGHT)
-    times, paid = _steps(hours, "time"), _steps(hours, "gpus")
-    ready = [each * day.size for each in _steps(hours, "ready")]
+    times, paid = _close_day(hours, "time"), _close_day(hours, "gpus")
+    ready = [each * day.size for each in _close_day(hours, "ready")]
     for name, values, shade in (
         ("paid: ready or starting", paid, colours.ramp(0.95)),
         ("ready", ready, colours.ramp(0.5)),
@@ -83,7 +83,7 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
             line={"shape": "hv", "width": 1, "color": shade},
             fillcolor=shade,
             hovertext=[
-                f"<b>{_clock(hour)}</b><br>{value:,.0f} GPUs {name.split(':')[0]}"
+                f"<b>{_format_clock(hour)}</b><br>{value:,.0f} GPUs {name.split(':')[0]}"
                 for hour, value in zip(times, values, strict=True)
             ],
             hovertemplate="%{hovertext}<extra></extra>",
@@ -99,15 +99,27 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
             hoverinfo="skip",
             showlegend=False,
         )
-        note(drawing, "reserved", colours, x=0, y=reserved, xanchor="left", yanchor="bottom", xshift=4)
+        # On a ground of its own: the note may lie on the filled areas.
+        note(
+            drawing,
+            "reserved",
+            colours,
+            x=0,
+            y=reserved,
+            xanchor="left",
+            yanchor="bottom",
+            xshift=4,
+            yshift=2,
+            bgcolor=colours.background,
+        )
     _style_hours(drawing)
     drawing.update_yaxes(title="GPUs", range=[0, 1.15 * max([*paid, reserved])], showgrid=True)
-    drawing.update_layout(showlegend=True, margin={"t": 30})
+    drawing.update_layout(showlegend=True, margin={"t": 30, "r": 18})
     words = f"; {reserved:,} of them reserved" if reserved else ""
     return Chart(drawing, f"GPUs over a day, from {min(paid):,.0f} to {max(paid):,.0f}{words}.")
 
 
-def _steps(hours: pd.DataFrame, name: str) -> list[float]:
+def _close_day(hours: pd.DataFrame, name: str) -> list[float]:
     """Return a column with the value of the last interval at its end, the end of the day."""
     values = hours[name].tolist()
     return [*values, 24.0 if name == "time" else values[-1]]
@@ -119,6 +131,6 @@ def _style_hours(drawing: Any) -> None:
     )
 
 
-def _clock(hour: float) -> str:
+def _format_clock(hour: float) -> str:
     minutes = round(60 * hour)
     return f"{minutes // 60}:{minutes % 60:02d}"
