@@ -33,19 +33,8 @@ def demand_and_capacity(hours: pd.DataFrame, day: ServedDay, mode: str = "light"
         ("capacity of ready replicas", capacity, colours.ramp(0.45), 1.4),
         ("demand", demand, colours.ramp(0.95), 2.2),
     ):
-        drawing.draw(
-            "scatter",
-            x=times,
-            y=values,
-            mode="lines",
-            name=name,
-            line={"shape": "hv", "width": width, "color": shade},
-            hovertext=[
-                f"<b>{_format_clock(hour)}</b><br>{name} {plain(value)} requests/s"
-                for hour, value in zip(times, values, strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+        words = [f"{name} {plain(value)} requests/s" for value in values]
+        _draw_curve(drawing, times, values, name, words, width=width, color=shade)
     highest = max([*demand, *capacity])
     _style_hours(drawing)
     drawing.update_yaxes(title="Requests per second", range=[0, 1.08 * highest], showgrid=True)
@@ -73,21 +62,9 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
         ("paid: ready or starting", paid, colours.ramp(0.95)),
         ("ready", ready, colours.ramp(0.5)),
     ):
-        drawing.draw(
-            "scatter",
-            x=times,
-            y=values,
-            mode="lines",
-            name=name,
-            fill="tozeroy",
-            line={"shape": "hv", "width": 1, "color": shade},
-            fillcolor=shade,
-            hovertext=[
-                f"<b>{_format_clock(hour)}</b><br>{value:,.0f} GPUs {name.split(':')[0]}"
-                for hour, value in zip(times, values, strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+        words = [f"{value:,.0f} GPUs {name.split(':')[0]}" for value in values]
+        curve: dict[str, Any] = {"fill": "tozeroy", "fillcolor": shade}
+        _draw_curve(drawing, times, values, name, words, curve, width=1, color=shade)
     reserved = day.reserved * day.size
     if reserved:
         drawing.draw(
@@ -115,8 +92,31 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
     _style_hours(drawing)
     drawing.update_yaxes(title="GPUs", range=[0, 1.15 * max([*paid, reserved])], showgrid=True)
     drawing.update_layout(showlegend=True, margin={"t": 30, "r": 18})
-    words = f"; {reserved:,} of them reserved" if reserved else ""
-    return Chart(drawing, f"GPUs over a day, from {min(paid):,.0f} to {max(paid):,.0f}{words}.")
+    share = f"; {reserved:,} of them reserved" if reserved else ""
+    return Chart(drawing, f"GPUs over a day, from {min(paid):,.0f} to {max(paid):,.0f}{share}.")
+
+
+def _draw_curve(
+    drawing: Any,
+    times: list[float],
+    values: list[float],
+    name: str,
+    words: list[str],
+    curve: dict[str, Any] | None = None,
+    **line: Any,
+) -> None:
+    """Draw steps over the day, with the time and `words` of each value on hover."""
+    drawing.draw(
+        "scatter",
+        x=times,
+        y=values,
+        mode="lines",
+        name=name,
+        line={"shape": "hv", **line},
+        hovertext=[f"<b>{_format_clock(hour)}</b><br>{each}" for hour, each in zip(times, words, strict=True)],
+        hovertemplate="%{hovertext}<extra></extra>",
+        **(curve or {}),
+    )
 
 
 def _close_day(hours: pd.DataFrame, name: str) -> list[float]:
