@@ -17,7 +17,8 @@ import engine
 from engine import WorkSizes, best_of, explore_scenario, working_in
 from engine.columns import ALL_FIELDS, by_name, headline_of
 from engine.cost_models.calibrated.fields import NOT_READ
-from engine.cost_models.calibrated.space import COVERED, FIELDS_OF_A_MODE
+from engine.cost_models.calibrated.modes import FIELDS_OF_A_MODE
+from engine.cost_models.calibrated.space import COVERED
 from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
 from engine.executions.limits import LimitError
