@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.columns import EXTENSIONS, by_name
+from engine.columns import EXTENSIONS, by_name, called
 from engine.cost_models.calibrated.fields import FULLY_SHARDED, zero_rules
 from engine.executions.codes import OFFLOADS
 from engine.executions.limits import LimitError
@@ -93,7 +93,7 @@ def _refuse_excess(values: Mapping[str, Sequence[Any]], times: int, most: int) -
     """
     if times * math.prod(map(len, values.values())) <= most:
         return
-    widest = sorted(values, key=lambda name: -len(values[name]))[:3]
+    widest = [called(name) for name in sorted(values, key=lambda name: -len(values[name]))[:3]]
     raise LimitError(
         f"The limits allow over {most:,} combinations of fields other than parallel degrees and batch sizes; "
         f"allow fewer values of {', '.join(widest[:-1])} or {widest[-1]}."

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.columns import ALL_FIELDS, by_name
+from engine.columns import ALL_FIELDS, by_name, called
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import (
@@ -244,8 +244,8 @@ class CalibratedSpace(Space):
                     tried += len(ways) * len(batches)
                     if tried > MOST_CELLS:
                         raise LimitError(
-                            f"The limits allow over {MOST_CELLS:,} combinations of parallel degrees and batch "
-                            "(batch_size); give lists or narrower ranges."
+                            f"The limits allow over {MOST_CELLS:,} combinations of parallel degrees and "
+                            f"{called('batch_size')}; give lists or narrower ranges."
                         )
                     shapes_of_cells.append((tensor, pipeline, context, data, ways, batches))
         cells: list[Cell] = []
