@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 COUNTED: Final = {"embedding_counted": (True, False), "loss_counted": (False, True), "both_counted": (True, True)}
-"""Whether a rule counts the embedding and the loss as layers, by its word."""
+"""Rules that count the embedding or the loss as layers: flags of both by the word of the rule."""
 
 
 class LayerSplitError(ValueError):

@@ -50,6 +50,13 @@ def list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], k
     """Return all valid and distinct combinations of the values of `FIELDS_OF_A_MODE`, for cells of a kind.
 
     Spaces of the same few values share their modes, and what the search derives from them; many are not kept.
+
+    Args:
+        values: allowed values of every field.
+        offload: allowed values of the offload fields.
+        kind: bits of the cells' kind.
+        experts: True if the model has experts.
+
     Raises `LimitError` where the limits allow more than memory should hold.
     """
     few = math.prod(map(len, values)) <= MOST_SHARED

@@ -13,16 +13,12 @@ import models
 from engine import LimitError, Scenario, launch
 from engine.columns import ALL_FIELDS, by_name, called
 from engine.executions.frameworks.contract import (
-    POINT_FIELDS,
-    FrameworkRules,
     LaunchSubject,
     flags_of,
-    refusals_of,
 )
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES, FRAMEWORK_WORDS
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.run import explore_scenario
-from engine.launch import framework_choice
 from engine.questions.scenario_documents import ScenarioDocument
 from models import datatypes
 
@@ -197,15 +193,8 @@ BROKEN_BY_NO_NEIGHBOUR: dict[str, set[str]] = {
 
 
 @pytest.mark.parametrize("framework", FRAMEWORK_RULES)
-def test_every_rule_of_modes_is_needed(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rule_of_modes_is_needed(framework: str) -> None:
     of_modes, alone = set[str](), set[str]()
-
-    def list_rules(rules: FrameworkRules, fields: Any, subject: LaunchSubject) -> Any:
-        points = {name: np.asarray(fields[name]) for name in POINT_FIELDS}
-        of_modes.update(rules.modes(fields, flags_of(points, subject), subject))
-        return refusals_of(rules, fields, subject)
-
-    monkeypatch.setattr(framework_choice, "refusals_of", list_rules)
     rng = random.Random(5)
     for model in (*PLAIN, "bamba-9B"):
         whole = launch.find_model_refusal(models.load(model), framework, "bfloat16")
@@ -213,8 +202,13 @@ def test_every_rule_of_modes_is_needed(framework: str, monkeypatch: pytest.Monke
             limits = {"pipeline_par": pipelines, "context_par": [1, 2], "context_par_comm": ["p2p", "a2a"]}
             asked: dict[str, Any] = {"num_procs": procs, "max_batch_size": 64, "datatype": "bfloat16"}
             scenario = Scenario.of(model, "h100_80g_sxm", **asked, framework=framework, limits=limits)
-            total = scenario.space.total
-            for neighbour in change_one_field(scenario.space.row(rng.randrange(total))) if total else ():
+            if not scenario.space.total:
+                continue
+            number = rng.randrange(scenario.space.total)
+            fields = scenario.space.fields([number])
+            subject = LaunchSubject(scenario.model, "bfloat16", lambda *_: ())
+            of_modes.update(FRAMEWORK_RULES[framework].modes(fields, flags_of(fields, subject), subject))
+            for neighbour in change_one_field(scenario.space.row(number)):
                 try:
                     obstacles = launch.list_obstacles(scenario, neighbour, framework)
                 except launch.LaunchError:  # fields that contradict each other

@@ -19,7 +19,7 @@ from engine import WorkSizes, best_of, explore_scenario, launch, working_in
 from engine.columns import ALL_FIELDS, by_name, headline_of
 from engine.cost_models.calibrated.fields import NOT_READ
 from engine.cost_models.calibrated.modes import FIELDS_OF_A_MODE
-from engine.cost_models.calibrated.space import COVERED, CalibratedSpace
+from engine.cost_models.calibrated.space import COVERED
 from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
 from engine.executions.frameworks.registry import FRAMEWORK_RULES
@@ -418,14 +418,13 @@ def test_points_of_a_framework_are_counted_before_they_are_listed(framework: str
     assert launch.with_framework(narrow, framework).space.total
 
 
-def test_batches_are_counted_before_cells_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CalibratedSpace, "_schedules", lambda *_: pytest.fail("A cell is made."))
+def test_batches_are_counted_before_cells_are_made() -> None:
+    asked: dict[str, Any] = {"num_procs": 512, "max_batch_size": 2**20, "datatype": "bfloat16"}
+    assert engine.Scenario.of("llama-3-8B", "h100_80g_sxm", **asked).space.total  # lists the modes
+    wide = engine.Scenario.of("llama-3-8B", "h100_80g_sxm", **asked, limits={"batch_size": {"min": 1}})
+    tracemalloc.start()
     with pytest.raises(LimitError, match=r"^The limits allow over 100,000 .* \(batch_size\); .*\.$"):
-        assert engine.Scenario.of(
-            "llama-3-8B",
-            "h100_80g_sxm",
-            num_procs=512,
-            max_batch_size=2**20,
-            datatype="bfloat16",
-            limits={"batch_size": {"min": 1}},
-        ).space
+        assert wide.space
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20  # 100,000 cells have some 20 MB
