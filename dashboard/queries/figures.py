@@ -50,13 +50,13 @@ class ChosenExecution(NamedTuple):
 
 
 def role_words(shown: ShownExecution, of: str = "of all") -> str:
-    """Returns the role of an execution in few words: "recommended", "recommended of its cell", "best of all".
+    """Returns the role of an execution in few words: "recommended", "recommended of its cell", "fastest of all".
 
     of: executions among which it was chosen.
     """
     if shown.figures_of == "recommended":
         return "recommended" if of == "of all" else f"recommended {of}"
-    return f"best {of}"
+    return f"fastest {of}"
 
 
 def choose_execution(

@@ -1,4 +1,4 @@
-"""Execution that a page is about: the selected one, else the best of the selected cell, else the best of all."""
+"""Execution that a page is about: the selected one, else that of the selected cell, else that of all cells."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,8 @@ class Subject:
     row: dict[str, Any]
     """Id, fields, outcome and statistics. An execution that memory alone keeps from running has statistics too."""
     why: str
-    """"selected", "your execution", "recommended", "recommended of its cell", "best of its cell" or "best of all"."""
+    """"selected", "your execution", "recommended", "recommended of its cell", "fastest of its cell" or
+    "fastest of all"."""
     remark: str = ""
     """Reason for showing another execution than the one that the choice of figures asks for; empty otherwise."""
 
@@ -50,7 +51,10 @@ class Subject:
 def subject(exploration: Exploration, shared: SharedView, figures: FiguresQuestion) -> Subject | None:
     """Returns the execution that the page is about; None when nothing is selected and nothing is feasible.
 
-    shared: the selection. figures: the choice of the execution that is shown without a selected one.
+    Stops the page with the choice of the fastest while the recommendation is worked out.
+
+    shared: the selection. figures: the choice of the execution that is shown without a selected one. key: of the page's
+    widgets.
     """
     chosen = shared.id
     if chosen is not None:
@@ -78,7 +82,7 @@ def _standing_for(exploration: Exploration, best: int) -> dict[str, Any]:
 
 
 def refusal(exploration: Exploration, chosen: Subject) -> None:
-    """Says why a selected execution does not run, and offer the best instead."""
+    """Says why a selected execution does not run, and offers to clear the selection."""
     if chosen.runs:
         return
     text, here, button = st.columns([5, 1, 1], vertical_alignment="center")
@@ -89,7 +93,7 @@ def refusal(exploration: Exploration, chosen: Subject) -> None:
     cells = exploration.by_cell()
     own = [cells[name] == chosen.row[name] for name in ("tensor_par", "pipeline_par")]
     here.button(
-        "Best of its cell",
+        "Show its cell",
         on_click=state.select,
         args=(None,),
         key="subject_cell",
@@ -97,8 +101,8 @@ def refusal(exploration: Exploration, chosen: Subject) -> None:
         disabled=not (cells.loc[own[0] & own[1], "feasible"] > 0).any(),
     )
     button.button(
-        "Best of all",
-        icon=":material/star:",
+        "Clear selection",
+        icon=":material/close:",
         on_click=state.reset_selection,
         key="subject_best",
         width="stretch",

@@ -319,7 +319,7 @@ def _map_of_all(exploration: Exploration, view: MapView) -> None:
         map_legend(
             exploration.scenario.num_procs,
             unit,
-            fastest=metric.of_fastest,
+            fastest=metric.ranked_by == "sample_rate",
             runs=runs,
             numbered=is_drawable(chart.drawing) or not len(cells),
             may_fit=bool(cells["may_fit"].any()),
@@ -339,11 +339,11 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
     axes, metric, cells = view.axes, view.metric, view.cells
     networks = network_names(exploration.scenario.system)
 
-    def picked(at: str, execution: int) -> None:
+    def select_group(at: str, execution: int) -> None:
         pick_group((exploration, *view.others), axes, at, execution, metric, view.where)
 
     if view.asked.is_table:
-        pairs_table(cells, metric, axes, picked, networks)
+        pairs_table(cells, metric, axes, select_group, networks)
     elif len(cells):
         across, up, third = axes.columns
         chart = best_map(
@@ -359,11 +359,11 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
             networks=networks,
         )
 
-        def picked_mark() -> None:
+        def select_mark() -> None:
             if found := clicked("explore_pairs"):
-                picked(*found)
+                select_group(*found)
 
-        show(chart, "explore_pairs", on_click=picked_mark)
+        show(chart, "explore_pairs", on_click=select_mark)
         st.html(pair_legend(axes, cells, metric, view.facets, filtered=bool(view.where)))
 
 

@@ -33,7 +33,7 @@ from tests.dashboard.page_runs import again, figure, html, plainly, run
 from tests.dashboard.server import own_server
 
 CHOICES = ("recommended", "fastest")
-ONE_NAME = {"Best throughput": "Throughput", "HBM per GPU": "HBM", "HBM needed": "HBM"}
+ONE_NAME = {"HBM per GPU": "HBM", "HBM needed": "HBM"}
 """Labels of one figure on several pages."""
 STATISTICS = {"Step time": "total_time", "Throughput": "sample_rate", "HBM": "proc_mem_tier1_cap_req"}
 
@@ -76,7 +76,7 @@ def told_by(page: str, choice: str) -> str:
 def tiles_of(page: str, choice: str) -> Mapping[str, str]:
     """Headline figures of a page by label."""
     labels = "|".join((*ONE_NAME, *STATISTICS, "MFU, causal", "1 T tokens take", "Host memory"))
-    found = re.findall(rf'aria-label="(?:A · )?({labels}|best throughput|throughput) ([^",]*)', told_by(page, choice))
+    found = re.findall(rf'aria-label="(?:A · )?({labels}|throughput) ([^",]*)', told_by(page, choice))
     tiles = {}
     for label, value in found:
         label = label[:1].upper() + label[1:]
@@ -149,7 +149,7 @@ def test_a_map_is_there_while_the_recommendation_is_worked_out() -> None:
             assert 'aria-label="Throughput –' in html(app)
             assert "TP 2 × PP 1" in html(run("explore", explored(), {**link, "cell": "2x1"}))  # a click is answered
             fast = run("explore", explored(), {**link, "figures": "fastest"})
-            assert f'aria-label="Best throughput {best}' in html(fast)
+            assert f'aria-label="Throughput {best}' in html(fast)
         finally:
             free.set()
         assert all(each.result() for each in busy)
@@ -183,9 +183,8 @@ def test_the_report_of_a_scenario_has_the_figures_of_its_pages(choice: str) -> N
     row, labels = expected(choice), tiles_of("execution", choice)
     assert f'aria-label="Step time {labels["Step time"]}' in told
     assert f'aria-label="HBM per GPU {labels["HBM"]}' in told
-    label, role = ("Throughput", "recommended") if choice == "recommended" else ("Best throughput", "best")
-    assert f'aria-label="{label} {plainly(format_value("sample_rate", row["sample_rate"]))}' in told
-    assert f"The {role} execution" in told
+    assert f'aria-label="Throughput {plainly(format_value("sample_rate", row["sample_rate"]))}' in told
+    assert f"The {choice} execution" in told
     assert f"<td>{execution_name(row)}</td>" in told
     for each in doubts(explored().scenario, row):
         assert plainly(each) in told
