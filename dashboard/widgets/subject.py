@@ -1,20 +1,22 @@
 """Execution that a page is about: the selected one, else that of the selected cell, else that of all cells."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.link import state
+from dashboard.link.figures import FiguresView
 from dashboard.link.shared import SharedView
 from dashboard.queries.accuracy import fit_sentence
 from dashboard.queries.executions import evaluated
 from dashboard.queries.figures import choose_execution, choose_in_cell, role_words
 from dashboard.queries.tie_breaking import plainest
+from dashboard.widgets.recommended import require_figures
 from dashboard.words.markdown import literal
 from engine import Exploration
-from engine.questions.documents.explorations import FiguresQuestion
 from engine.recommendation import ShownExecution
 
 __all__ = ["Subject", "refusal", "subject"]
@@ -48,7 +50,7 @@ class Subject:
         return int(self.row["id"])
 
 
-def subject(exploration: Exploration, shared: SharedView, figures: FiguresQuestion) -> Subject | None:
+def subject(exploration: Exploration, shared: SharedView, figures: FiguresView, key: str) -> Subject | None:
     """Returns the execution that the page is about; None when nothing is selected and nothing is feasible.
 
     Stops the page with the choice of the fastest while the recommendation is worked out.
@@ -65,10 +67,13 @@ def subject(exploration: Exploration, shared: SharedView, figures: FiguresQuesti
         cells = exploration.by_cell()
         here = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1]) & (cells["feasible"] > 0)]
         if len(here):
+            require_figures([exploration], key, figures, cell)
             best = int(here.sort_values("value", ascending=False, kind="stable")["id"].iloc[0])
-            of_cell = choose_in_cell(exploration, figures, cell, lambda: _standing_for(exploration, best)).shown
+            fastest = partial(_standing_for, exploration, best)
+            of_cell = choose_in_cell(exploration, figures.question, cell, fastest).shown
             return None if of_cell is None else _as_subject(of_cell, "of its cell")
-    of_all = choose_execution(exploration, figures).shown
+    require_figures([exploration], key, figures)
+    of_all = choose_execution(exploration, figures.question).shown
     return None if of_all is None else _as_subject(of_all, "of all")
 
 

@@ -29,7 +29,7 @@ from dashboard.queries.economics import Metric, common_metrics, days_for, metric
 from dashboard.queries.economics import told as economics_told
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import short_of
-from dashboard.widgets import launch
+from dashboard.widgets import launch, recommended
 from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
 from dashboard.widgets.file_download import draw_download
@@ -91,8 +91,15 @@ def parse() -> CompareView:
         page.read("domain")
         page.read("pair", default=next(iter(pairs)), options=pairs)
     changes = parse_whatif(found[0].scenario)
-    mode, figures = state.theme_mode(), parse_figures()
-    return CompareView(mode, tuple(found), tuple(problems), figures, page.build(), page.fields, changes)
+    return CompareView(
+        state.theme_mode(),
+        tuple(found),
+        tuple(problems),
+        parse_figures(),
+        page.build(),
+        page.fields,
+        changes,
+    )
 
 
 def render(view: CompareView) -> None:
@@ -109,7 +116,9 @@ def render(view: CompareView) -> None:
         )
         suggestions(found[0].scenario)
         return
-    sides = sides_of([member.letter for member in found], explored(found), view.figures.question)
+    explorations = explored(found)
+    recommended.require_figures(explorations, PAGE_NAME, view.figures)
+    sides = sides_of([member.letter for member in found], explorations, view.figures.question)
     st.html(markup.figure_strip(_headline_tiles(sides), _describe_basis(sides)) + _doubts_of_sides(sides))
     with st.container(border=True, gap="xsmall"):
         _draw_differences(sides)

@@ -101,7 +101,7 @@ def parse(exploration: Exploration) -> ExecutionView:
     reader.read("block")
     reader.fields["figure"] = parse_figure()
     figures = parse_figures()
-    chosen = subject(exploration, shared, figures.question)
+    chosen = subject(exploration, shared, figures, "execution")
     fields = {**reader.fields, **parse_measured("execution")}
     return ExecutionView(exploration, state.theme_mode(), chosen, shared, figures, fields)
 

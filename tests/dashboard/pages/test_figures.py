@@ -8,6 +8,7 @@ import html as markup
 import json
 import re
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,8 @@ from typer.testing import CliRunner
 from dashboard.files import report
 from dashboard.link.figures import FiguresLink
 from dashboard.queries.accuracy import doubts
-from dashboard.queries.recommendation import advice, workers
+from dashboard.queries.figures import WORKING
+from dashboard.queries.recommendation import begin_advice, workers
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.numbers import format_value
 from engine import Exploration, Scenario, explore_scenario
@@ -153,12 +155,37 @@ def test_a_map_is_there_while_the_recommendation_is_worked_out() -> None:
         finally:
             free.set()
         assert all(each.result() for each in busy)
-        found = advice(explored(), FiguresQuestion(headroom=0.03)).execution
+        found = begin_advice(explored(), FiguresQuestion(headroom=0.03)).result().execution
         again(app, explored())
     assert found is not None
     value = format_value("total_time", found["total_time"])
     assert f'aria-label="Step time {value}' in html(app)
     assert "being worked out" not in html(app)
+
+
+def test_no_page_keeps_a_reader_waiting_for_the_recommendation() -> None:
+    free, link = threading.Event(), {"recommended_headroom": "4", "compare_b": "~hbm_bandwidth:6144"}
+    pages = ("execution", "memory", "compare", "pareto", "explore")
+    with own_server(None, PATIENCE=0):
+        until, ready = time.monotonic() + 60, ""
+        while "B · throughput" not in ready and time.monotonic() < until:  # B is explored meanwhile
+            ready = html(run("compare", explored(), {**link, "figures": "fastest"}))
+        busy = [workers.submit(free.wait, 60) for _ in range(2)]
+        link["recommended_headroom"] = "5"
+        try:
+            for page in pages:
+                app = run(page, explored(), link)
+                captions = " ".join(each.value for each in app.caption)
+                assert WORKING in html(app) + captions, page
+                offered = [each.label for each in app.button] + [
+                    one for each in app.button_group for one in each.options
+                ]
+                assert {"Show the fastest", "Fastest"} & set(offered), page
+                fast = run(page, explored(), {**link, "figures": "fastest"})
+                assert execution_name(expected("fastest")) in html(fast) + " ".join(each.value for each in fast.caption)
+        finally:
+            free.set()
+        assert all(each.result() for each in busy)
 
 
 def test_the_recommended_of_a_cell_is_the_best_choice_within_it() -> None:
