@@ -26,16 +26,16 @@ def remembered(
     hash_funcs: dict[str | type[Any], Callable[[Any], Any]] | None = None,
     copied: bool = True,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that caches the results of a function for its latest arguments.
+    """Return a decorator that caches the latest results of a function.
 
-    Arguments whose names begin with `_` are not part of the key. The cache is made at the first call: a module can be
-    imported where no server runs.
+    Results are found again by the arguments, without those whose names begin with `_`. The cache is made at the first
+    call, so that a module can be imported where no server runs.
 
     Args:
         entries: different arguments that are kept at most.
         spinner: text that is shown while the function runs; nothing is shown where empty.
         hash_funcs: how to tell arguments of a type apart, as in `st.cache_data`.
-        copied: whether every caller gets a copy; others share one object, which nobody may change.
+        copied: True if every caller gets a copy; otherwise all share one object and must not change it.
     """
     cache_of = st.cache_data if copied else st.cache_resource
 

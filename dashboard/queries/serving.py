@@ -194,7 +194,7 @@ def recommended_sides(
     note = advice.reason
     if advice.at_risk:
         names = " and ".join(by_name(name).label.lower() for name in advice.at_risk)
-        note += f" At the upper end of its range, {names} misses the limit."
+        note += f" At the upper end of its range, {names} {'miss' if len(advice.at_risk) > 1 else 'misses'} the limit."
     is_best = int(own["id"]) == int(best["id"])
     sides = [_side("Recommended, and most output per GPU" if is_best else "Recommended", own, note, shown)]
     if not is_best:

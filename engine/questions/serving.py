@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pandas as pd
@@ -22,6 +23,7 @@ from engine.serving import (
     Assumptions,
     ChangedDeployment,
     DeploymentComparison,
+    DeploymentRecommendation,
     EngineFactors,
     FigureRange,
     ServingExploration,
@@ -39,9 +41,11 @@ from hardware import System
 
 __all__ = [
     "FIND_DEPLOYMENTS",
+    "ConsideredDeployments",
     "RangeRow",
     "choose_deployment",
     "compare_with_second",
+    "consider_deployments",
     "deployments_document",
     "explore_deployments",
     "load_factors",
@@ -181,8 +185,9 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         )
     if asked.acceptance_rate is not None and asked.accepted_tokens:
         raise QuestionError("Give `acceptance_rate` or `accepted_tokens`, not both.")
-    if asked.draft_model is not None and not asked.draft_tokens:
-        raise QuestionError("`draft_model` needs `draft_tokens` of 1 or more.")
+    for name in ("draft_model", "acceptance_rate"):
+        if getattr(asked, name) is not None and not asked.draft_tokens:
+            raise QuestionError(f"`{name}` needs `draft_tokens` of 1 or more.")
     reserve = {} if asked.memory_share is None else {"reserve_share": 1.0 - asked.memory_share}
     return Assumptions(
         prefill_chunk=asked.prefill_chunk,
@@ -288,10 +293,22 @@ def compare_with_second(
     return compare_deployments(one, other), there
 
 
-def deployments_document(
+@dataclass(frozen=True, slots=True)
+class ConsideredDeployments:
+    """Deployments that a question picks out of those found."""
+
+    recommended: DeploymentRecommendation
+    chosen: Mapping[str, Any] | None
+    """The deployment that the question names by id."""
+    changes: Sequence[ChangedDeployment] | None
+    compared: tuple[DeploymentComparison, ServingExploration] | None
+    """The chosen or else recommended one next to a second one, and the deployments of the second one's system."""
+
+
+def consider_deployments(
     asked: DeploymentsQuestion, found: ServingExploration, *, cancel: Cancel = never, largest: int = MOST
-) -> dict[str, Any]:
-    """Return the answer to a question as JSON has it.
+) -> ConsideredDeployments:
+    """Return the recommended, chosen, changed and compared deployments of a question.
 
     Args:
         asked: the question.
@@ -301,13 +318,27 @@ def deployments_document(
 
     Raises `QuestionError` for a deployment that does not exist or does not run, and the errors of exploring.
     """
-    rows = found.frontier if asked.frontier else found.top(asked.top, asked.by)
-    records = rows.to_dict("records")
     recommended = recommend_deployment(found, asked.cache_room)
     chosen = None if asked.chosen is None else choose_deployment(found, asked.chosen)
-    changed = try_changes(found, recommended, cancel=cancel, largest=largest) if asked.changes else None
     first = recommended.row if chosen is None else chosen
     compared = None if first is None else compare_with_second(asked, found, first, cancel=cancel, largest=largest)
+    changes = try_changes(found, recommended, cancel=cancel, largest=largest) if asked.changes else None
+    return ConsideredDeployments(recommended, chosen, changes, compared)
+
+
+def deployments_document(
+    asked: DeploymentsQuestion, found: ServingExploration, considered: ConsideredDeployments
+) -> dict[str, Any]:
+    """Return the answer to a question as JSON has it.
+
+    Args:
+        asked: the question.
+        found: its deployments.
+        considered: deployments that the question picks out of them.
+    """
+    rows = found.frontier if asked.frontier else found.top(asked.top, asked.by)
+    records = rows.to_dict("records")
+    recommended, changes, compared = considered.recommended, considered.changes, considered.compared
     document = {
         "model": found.model.name,
         "system": found.system.name,
@@ -333,8 +364,8 @@ def deployments_document(
         "limits_at_risk": list(recommended.at_risk),
         "alternatives": [{"row": each.row, "reason": each.reason} for each in recommended.rejected],
         "recommended_ranges": _range_rows(recommended.ranges),
-        "chosen": chosen,
-        "changes": None if changed is None else [_change_row(each) for each in changed],
+        "chosen": considered.chosen,
+        "changes": None if changes is None else [_change_row(each) for each in changes],
         "comparison": None if compared is None else _comparison_row(*compared),
         "best": found.best,
         "ranges": _range_rows(found.ranges),
@@ -385,7 +416,8 @@ def _comparison_row(compared: DeploymentComparison, there: ServingExploration) -
 def _answer_deployments(asked: DeploymentsQuestion, context: Context) -> dict[str, Any]:
     largest = min(MOST, context.bounds.largest_space)
     found = explore_deployments(asked, progress=context.tell, cancel=context.stops, largest=largest)
-    return deployments_document(asked, found, cancel=context.stops, largest=largest)
+    considered = consider_deployments(asked, found, cancel=context.stops, largest=largest)
+    return deployments_document(asked, found, considered)
 
 
 FIND_DEPLOYMENTS = Verb(

@@ -100,8 +100,9 @@ class Assumptions:
             raise ValueError(f"acceptance_rate is {shown(rate)}; it must be a share from 0 to 1.")
         if rate is not None and accepted:
             raise ValueError("Give acceptance_rate or accepted_tokens, not both.")
-        if self.draft_model is not None and not drafts:
-            raise ValueError("A draft_model needs draft_tokens of 1 or more.")
+        for name in ("draft_model", "acceptance_rate"):
+            if getattr(self, name) is not None and not drafts:
+                raise ValueError(f"{name} needs draft_tokens of 1 or more.")
         for name, least, most in (("lora_adapters", 0, 4096), ("lora_rank", 1, 1024)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

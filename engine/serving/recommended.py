@@ -120,6 +120,12 @@ def cache_room_of(row: Mapping[str, Any]) -> float:
     return float(row["largest_batch"]) / float(row["batch"]) - 1.0
 
 
+def _has_room(deployments: Any, cache_room: float) -> Any:
+    """Return whether the cache of a row, or of each row of a table, takes a share of its requests in addition."""
+    # Batches are whole: one request more than fits is no rounding error.
+    return deployments["largest_batch"] >= deployments["batch"] * (1.0 + cache_room) - 1e-9
+
+
 def deployment_options(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the options that a deployment needs beyond one GPU per replica with 16 bits, in words by field.
 
@@ -180,8 +186,7 @@ def recommend_deployment(found: ServingExploration, cache_room: float = CACHE_RO
     table, error = found.table, COMPARISON_ERROR
     if not len(table):
         return DeploymentRecommendation(None, error, float(cache_room), False, 0, 0.0, (), (), {}, ())
-    # Batches are whole: one request more than fits is no rounding error.
-    roomy = table["largest_batch"].to_numpy() >= table["batch"].to_numpy() * (1.0 + cache_room) - 1e-9
+    roomy = _has_room(table, cache_room)
     has_room = bool(roomy.any())
     allowed = table[roomy] if has_room else table
     output = allowed[BEST_BY].to_numpy(np.float64)
@@ -221,9 +226,10 @@ def _rejected_deployments(
 ) -> tuple[RejectedDeployment, ...]:
     """Return the best of each other layout and precision, most output first, and why it is not recommended."""
     settings = [*_LAYOUT, *_BITS, "launch", "engine"]
-    roomy = table["largest_batch"] >= table["batch"] * (1.0 + cache_room) - 1e-9
     # Of each layout, first the batches that leave room.
-    apart = table.assign(roomy=roomy).sort_values(["roomy", BEST_BY], ascending=False, kind="stable")
+    apart = table.assign(roomy=_has_room(table, cache_room)).sort_values(
+        ["roomy", BEST_BY], ascending=False, kind="stable"
+    )
     apart = apart.drop_duplicates(settings).sort_values(BEST_BY, ascending=False, kind="stable")
     own = [row[name] for name in settings]
     others = [each for each in apart.head(LISTED + 1).to_dict("records") if [each[name] for name in settings] != own]
@@ -236,13 +242,13 @@ def _rejected_deployments(
 
 def _reason(other: Mapping[Any, Any], row: Mapping[str, Any], cache_room: float) -> str:
     """Return why a deployment is not the recommended one."""
-    room = cache_room_of(other)
     ratio = float(other[BEST_BY]) / float(row[BEST_BY])
     theirs, own = deployment_options(other), deployment_options(row)
     more = [words for name, words in theirs.items() if own.get(name) != words]
     apart = f"{100 * abs(ratio - 1.0):.1f} % {'more' if ratio >= 1 else 'less'} output"
-    if room < cache_room:
-        return f"{apart}, but the cache has room for {100 * max(room, 0.0):.0f} % more requests only"
+    if not _has_room(other, cache_room):
+        room = max(cache_room_of(other), 0.0)
+        return f"{apart}, but the cache has room for {100 * room:.0f} % more requests only"
     if ratio < 1:
         return apart + (f", and needs {', '.join(more)}" if len(theirs) > len(own) and more else "")
     return f"{apart}, inside the error, but needs {', '.join(more) if more else 'more GPUs per replica'}"

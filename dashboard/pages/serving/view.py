@@ -121,16 +121,14 @@ def _chosen_deployment(
     found: ServingExploration, advice: DeploymentRecommendation, wanted: int | None
 ) -> dict[str, Any]:
     """Return the chosen deployment: the link's if it runs within the limits, otherwise the recommended one."""
-    if wanted is not None and wanted < found.total:
-        row = found.evaluate_ids([wanted]).iloc[0]
-        if row["status"] == "ok":
-            return {str(name): value for name, value in row.items()}
     if wanted is not None:
-        why = "does not run within the limits" if wanted < found.total else "does not exist"
-        ids = "" if wanted < found.total else f"; ids run from 0 to {found.total - 1:,}"
-        state.complain(
-            "serving_id", f"The link's deployment {wanted:,} {why}{ids}. Showing the recommended one instead."
-        )
+        why = f"does not exist; ids run from 0 to {found.total - 1:,}."
+        if wanted < found.total:
+            row = found.evaluate_ids([wanted]).iloc[0]
+            if row["status"] == "ok":
+                return {str(name): value for name, value in row.items()}
+            why = f"does not run within the limits. {row['reason_text']}"
+        state.complain("serving_id", f"The link's deployment {wanted:,} {why} Showing the recommended one instead.")
     assert advice.row is not None
     return dict(advice.row)
 

@@ -14,11 +14,12 @@ from engine.cli.output import ExitCode, as_json, format_quantity, text_table, un
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
 from engine.cli.table_files import check_export, write_table_file
-from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, limits_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from engine.questions.serving import ConsideredDeployments
     from engine.serving import ServingExploration
 
 __all__ = ["find_serving"]
@@ -88,18 +89,20 @@ def find_serving(
 
     Exit code 1 when nothing runs within the limits.
     """
-    from engine.questions.serving import deployments_document, explore_deployments
+    from engine.questions.serving import consider_deployments, deployments_document, explore_deployments
 
     if export is not None:
         check_export(export)
     with ProgressReport("exploring deployments") as report:
         found = explore_deployments(asked, progress=report)
+        # Before any output: an unknown id is an error without half an answer above it.
+        considered = consider_deployments(asked, found)
     if json:
-        document = deployments_document(asked, found)
+        document = deployments_document(asked, found, considered)
         del document["top" if asked.frontier else "frontier"]
         write_line(as_json(document))
     else:
-        _print_serving(found, asked)
+        _print_serving(found, asked, considered)
     if export is not None:
         table = found.table.astype({"launch": "str", "engine": "str"})
         if found.factors is not None:
@@ -110,7 +113,7 @@ def find_serving(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> None:
+def _print_serving(found: ServingExploration, asked: DeploymentsQuestion, considered: ConsideredDeployments) -> None:
     from engine.serving import by_name, not_represented
     from engine.serving.reasons import by_code
 
@@ -123,6 +126,7 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
         f"{found.total:,} deployments, {found.feasible:,} of them run within the limits ({found.seconds:.2f} s); "
         "figures are modelled"
     )
+    write_line(f"Limits: {limits_in_words(asked)}")
     for sentence in not_represented(found.model):
         write_line(sentence)
     if found.factors is not None:
@@ -131,7 +135,7 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()
         write_line(text_table(("rejected because", "deployments"), [(by_code(c).label, f"{n:,}") for c, n in reasons]))
-    _print_recommendation(found, asked)
+    _print_considered(considered)
     rows = found.frontier if asked.frontier else found.top(asked.top, asked.by)
     if len(rows):
         write_line()
@@ -152,13 +156,11 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
             write_line(_serving_table(row.to_frame().T))
 
 
-def _print_recommendation(found: ServingExploration, asked: DeploymentsQuestion) -> None:
+def _print_considered(considered: ConsideredDeployments) -> None:
     """Print the recommended deployment with its reason, what changes of the question do, and a second deployment."""
-    from engine.questions.serving import choose_deployment, compare_with_second
-    from engine.serving import by_name, deployment_name, recommend_deployment, try_changes
+    from engine.serving import by_name, deployment_name
 
-    recommended = recommend_deployment(found, asked.cache_room)
-    first = recommended.row if asked.chosen is None else choose_deployment(found, asked.chosen)
+    recommended, chosen = considered.recommended, considered.chosen
     if recommended.row is not None:
         write_line()
         write_line(f"Recommended: {deployment_name(recommended.row)} (id {int(recommended.row['id'])})")
@@ -166,20 +168,19 @@ def _print_recommendation(found: ServingExploration, asked: DeploymentsQuestion)
         for name in recommended.at_risk:
             write_line(f"{by_name(name).label} may miss its limit: the upper end of measured servers is above it.")
         write_line(_serving_table(_table_of([recommended.row])))
-    if asked.chosen is not None and first is not None:
+    if chosen is not None:
         write_line()
-        write_line(f"Chosen: {deployment_name(first)}")
-        write_line(_serving_table(_table_of([first])))
-    if asked.changes:
+        write_line(f"Chosen: {deployment_name(chosen)}")
+        write_line(_serving_table(_table_of([chosen])))
+    if considered.changes is not None:
         write_line()
         lines = [
             (each.words, "-" if (row := each.recommendation.row) is None else deployment_name(row), each.verdict)
-            for each in try_changes(found, recommended)
+            for each in considered.changes
         ]
         write_line(text_table(("change", "recommended", "effect"), lines, left=(0, 1, 2)))
-    compared = None if first is None else compare_with_second(asked, found, first)
-    if compared is not None:
-        comparison, there = compared
+    if considered.compared is not None:
+        comparison, there = considered.compared
         write_line()
         write_line(f"Compared with {deployment_name(comparison.other)} on {there.system.title or there.system.name}")
         write_line(comparison.sentence)

@@ -11,7 +11,7 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import UnfinishedQuestion, asks, name_options
-from engine.questions.documents.serving import ServiceQuestion
+from engine.questions.documents.serving import ServiceQuestion, limits_in_words
 from engine.questions.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
         f"{found.total:,} deployments, {len(found.table):,} of them hold the limits ({found.seconds:.2f} s); latencies "
         "under load are modelled"
     )
+    write_line(f"Limits: {limits_in_words(asked)}")
     for sentence in not_represented(found.model):
         write_line(sentence)
     if found.rejected:

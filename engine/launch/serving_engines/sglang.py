@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError
-from engine.launch.serving_engines.contract import DeploymentOrder, EngineInstance, ServerCommand, ServingEngine
+from engine.launch.report import parse_integer
+from engine.launch.serving_engines.contract import (
+    DeploymentOrder,
+    EngineInstance,
+    ServerCommand,
+    ServingEngine,
+    UnsayableDeploymentError,
+)
 from engine.launch.serving_engines.engine_flags import EngineFlags
 from engine.launch.serving_engines.words import (
     absent_weight_reason,
@@ -18,15 +25,25 @@ from engine.launch.serving_engines.words import (
     host_memory_of,
     kv_bits_of,
     never_said,
+    prediction_layers_of,
     quantization_bits,
     slicing_sentence,
+    speculation_sentence,
 )
 from hardware import GIB
 
 __all__ = ["SGLANG"]
 
 _GIGABYTE: Final = 1e9
-"""Unit of --hicache-size [bytes]. Source: sglang, srt/mem_cache/memory_pool_host.py."""
+"""Unit of --hicache-size, whole numbers of which each rank has for itself [bytes]. Source: sglang 0.5.23,
+srt/mem_cache/pool_host/base.py, `int(host_size * 1e9 // size_per_token)` tokens of a rank."""
+_ADAPTED: Final = "all"
+"""Matrices that adapters may have, as --lora-target-modules says them; without paths of adapters, SGLang needs it and
+their rank. Source: sglang, docs/advanced_features/server_arguments.md, LoRA."""
+_DRAFT_MODEL: Final = "STANDALONE"
+"""--speculative-algorithm of a draft model. Source: sglang, docs/advanced_features/server_arguments.md, Speculative
+decoding. With attention data parallelism it does not start: srt/arg_groups/speculative_hook.py,
+`_handle_eagle_family`."""
 
 _SHARING_BACKENDS: Final = frozenset(
     {
@@ -178,8 +195,12 @@ def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
         drafted = steps if steps is not None else None if tokens is None else int(str(tokens)) - 1
         if drafted is not None:
             flags.remark([f"{algorithm} with top-k 1 and no draft model is the model's own prediction layer."])
-            return {"mtp_tokens": drafting_of("mtp", drafted, "speculative-num-steps")["draft_tokens"]}
-    flags.remark([f"Speculation by {algorithm[:40]} is not the model's own multi-token prediction: not modelled."])
+            found = drafting_of("mtp", drafted, "speculative-num-steps")
+            return prediction_layers_of(found, "speculative-num-steps", flags.remarks)
+    flags.remark([speculation_sentence(algorithm)])
+    if steps is None and tokens is not None and top == 1:
+        # A chain checks its drafts and the token before them.
+        tokens = parse_integer(tokens, "speculative-num-draft-tokens", 2) - 1
     return {"speculation": drafting_of(algorithm, steps if steps is not None else tokens, "speculative-num-steps")}
 
 
@@ -258,7 +279,11 @@ def _write(order: DeploymentOrder) -> ServerCommand:
             flags["--enable-torch-compile"] = True
     elif launch == "graphs" and batch is not None:
         flags["--cuda-graph-max-bs-decode"] = int(batch)
-    flags |= _write_settings(order.settings)
+    if order.settings.get("draft_tokens") and shared > 1:
+        raise UnsayableDeploymentError(
+            f"SGLang runs no draft model where replicas share experts; leave it out, or try expert_par up to {tensor}."
+        )
+    flags |= _write_settings(order.settings, remarks)
     if order.role:
         flags["--disaggregation-mode"] = order.role
     program = ("python3", "-m", "sglang.launch_server")
@@ -272,7 +297,7 @@ def _write(order: DeploymentOrder) -> ServerCommand:
     )
 
 
-def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _write_settings(settings: Mapping[str, Any], remarks: list[str]) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     if settings.get("prefix_cache") is False:
         flags["--disable-radix-cache"] = True
@@ -284,16 +309,19 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         if settings.get(name) is not None:
             flags[flag] = settings[name]
     if (host := settings.get("host_cache_gib")) is not None:
-        # Whole gigabytes of a rank.
         size = max(int(host * GIB // _GIGABYTE), 1)
+        if size * _GIGABYTE != host * GIB:
+            remarks.append(f"SGLang has whole gigabytes of host memory per GPU: {size:,} GB for {host:,.4g} GiB.")
         flags |= {"--enable-hierarchical-cache": True, "--hicache-size": size}
     if number := settings.get("lora_adapters"):
-        # Without paths of adapters, SGLang wants their rank and the matrices that they adapt.
+        remarks.append(
+            f"--lora-target-modules {_ADAPTED} takes memory for every matrix; name those that your adapters have."
+        )
         flags |= {
             "--enable-lora": True,
             "--max-loras-per-batch": int(number),
             "--max-lora-rank": int(settings.get("lora_rank") or 16),
-            "--lora-target-modules": "all",
+            "--lora-target-modules": _ADAPTED,
         }
     if drafted := settings.get("mtp_tokens"):
         flags |= {
@@ -304,7 +332,7 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         }
     if drafted := settings.get("draft_tokens"):
         flags |= {
-            "--speculative-algorithm": "STANDALONE",
+            "--speculative-algorithm": _DRAFT_MODEL,
             "--speculative-draft-model-path": settings["draft_checkpoint"],
             "--speculative-num-steps": int(drafted),
             "--speculative-eagle-topk": 1,

@@ -21,8 +21,10 @@ from engine.launch.serving_engines.words import (
     host_memory_of,
     kv_bits_of,
     never_said,
+    prediction_layers_of,
     refuse_layout,
     slicing_sentence,
+    speculation_sentence,
 )
 from hardware import GIB
 
@@ -53,7 +55,17 @@ _NOT_MODELLED: Final = (
 )
 _NESTED_NOT_MODELLED: Final = (("moe_config", "load_balancer"),)
 _ADAPTED: Final = ("attn_q", "attn_k", "attn_v", "attn_dense", "mlp_gate", "mlp_h_to_4h", "mlp_4h_to_h")
-"""Matrices with adapters, by the names of lora_config. Source: TensorRT-LLM, lora_manager.py."""
+"""Matrices with adapters, by the names of lora_config: q, k, v, o, up, gate and down. Without directories of adapters,
+TensorRT-LLM needs them. Source: TensorRT-LLM, tensorrt_llm/_torch/peft/lora/config.py,
+`get_default_trtllm_modules_to_hf_modules` and `LoraConfig`."""
+_ADAPTED_SHARED: Final = ("shared_expert_gate", "shared_expert_h_to_4h", "shared_expert_4h_to_h")
+"""The same of shared experts of a mixture. Source: as above."""
+_DRAFT_MODEL: Final = "Draft_Target"
+"""decoding_type of a draft model, with max_draft_len and speculative_model. Source: TensorRT-LLM,
+tensorrt_llm/llmapi/llm_args.py @ 0004396, `DraftTargetDecodingConfig`."""
+_HOST_CACHE_UNIT: Final = 1.0
+"""Unit of host_cache_size, which each rank has for itself [bytes]. Source: TensorRT-LLM, llm_args.py, `KvCacheConfig`,
+and _torch/pyexecutor/resource_manager.py, which divides it by the bytes per token of a rank."""
 _FRACTION: Final = "free_gpu_memory_fraction"
 
 
@@ -176,7 +188,7 @@ def _read_merged(merged: EngineFlags, model: str) -> EngineInstance:
         "memory_fraction": _read_fraction(cache.get(_FRACTION)),
         **_read_speculation(merged),
         **_read_adapters(merged),
-        **host_memory_of(cache.get("host_cache_size") or 0, "host_cache_size", 1.0, merged.remarks),
+        **host_memory_of(cache.get("host_cache_size") or 0, "host_cache_size", _HOST_CACHE_UNIT, merged.remarks),
     }
     is_chunked = merged.is_on("enable_chunked_prefill")
     if settings["chunk"] is not None and not is_chunked and merged.role != "decode":
@@ -239,8 +251,8 @@ def _read_speculation(merged: EngineFlags) -> dict[str, Any]:
     tokens = settings.get("num_nextn_predict_layers", settings.get("max_draft_len"))
     found = drafting_of(kind, tokens, "num_nextn_predict_layers")
     if kind.upper() == "MTP":
-        return {"mtp_tokens": found.get("draft_tokens", 1)}
-    merged.remark([f"Speculation by {kind[:40]} is not the model's own multi-token prediction: not modelled."])
+        return prediction_layers_of(found, "max_draft_len", merged.remarks)
+    merged.remark([speculation_sentence(kind)])
     return {"speculation": found}
 
 
@@ -293,7 +305,7 @@ def _write(order: DeploymentOrder) -> ServerCommand:
     if settings.get("prefix_cache") is not None:
         cache["enable_block_reuse"] = bool(settings["prefix_cache"])
     if settings.get("host_cache_gib") is not None:
-        cache["host_cache_size"] = int(settings["host_cache_gib"] * GIB)
+        cache["host_cache_size"] = int(settings["host_cache_gib"] * GIB / _HOST_CACHE_UNIT)
     if cache:
         file["kv_cache_config"] = cache
     launch = fields.get("launch")
@@ -312,7 +324,7 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         file["lora_config"] = {
             "max_loras": int(number),
             "max_lora_rank": rank,
-            "lora_target_modules": list(_ADAPTED),
+            "lora_target_modules": [*_ADAPTED, *(_ADAPTED_SHARED if order.is_mixture else ())],
         }
     if settings.get("mtp_tokens"):
         file["speculative_config"] = {
@@ -321,7 +333,7 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         }
     if settings.get("draft_tokens"):
         file["speculative_config"] = {
-            "decoding_type": "Draft_Target",
+            "decoding_type": _DRAFT_MODEL,
             "max_draft_len": int(settings["draft_tokens"]),
             "speculative_model": settings["draft_checkpoint"],
         }

@@ -23,9 +23,11 @@ from engine.launch.serving_engines.words import (
     host_memory_of,
     kv_bits_of,
     never_said,
+    prediction_layers_of,
     quantization_bits,
     refuse_layout,
     slicing_sentence,
+    speculation_sentence,
 )
 from hardware import GIB
 
@@ -45,7 +47,10 @@ _NOT_MODELLED: Final = (
 )
 """Flags that change time or memory and that no field here describes, where they are on."""
 _RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Values of --max-lora-rank. Source: vllm 0.33.0, config/lora.py, MaxLoRARanks."""
+"""Values of --max-lora-rank; --max-loras adapters are on the GPUs at once. Source: vllm 0.33.0, config/lora.py,
+MaxLoRARanks and max_loras."""
+_DRAFT_MODEL: Final = "draft_model"
+"""Method of --speculative-config of a draft model. Source: vllm 0.33.0, config/speculative.py."""
 _CONTEXT: Final = ("decode-context-parallel-size", "prefill-context-parallel-size")
 _PLAIN: Final = (
     "data-parallel-size-local",
@@ -110,11 +115,8 @@ def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
         **_read_speculation(flags),
         **_read_adapters(flags),
     }
-    host = flags.raw("kv-offloading-size")
-    if host is not None and tensor is not None and pipeline is not None:
-        # The size is that of all ranks of the engine together.
-        share = GIB / (tensor * pipeline)
-        settings |= host_memory_of(host, flags.name_of("kv-offloading-size"), share, flags.remarks)
+    if tensor is not None and pipeline is not None:
+        settings |= _read_host_cache(flags, tensor * pipeline)
     known = None not in (tensor, pipeline, data)
     gpus = tensor * pipeline * data * context if known else None  # type: ignore[operator]
     return EngineInstance(_set_values(fields), _set_values(settings), gpus, rejected, model)
@@ -160,8 +162,8 @@ def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
     method = str(settings.get("method") or ("draft_model" if settings.get("model") else "unknown"))
     found = drafting_of(method, settings.get("num_speculative_tokens"), "num_speculative_tokens")
     if method == "mtp" or method.endswith("_mtp"):
-        return {"mtp_tokens": found.get("draft_tokens", 1)}
-    flags.remark([f"Speculation by {method[:40]} is not the model's own multi-token prediction: not modelled."])
+        return prediction_layers_of(found, "num_speculative_tokens", flags.remarks)
+    flags.remark([speculation_sentence(method)])
     return {"speculation": found}
 
 
@@ -169,6 +171,22 @@ def _read_adapters(flags: EngineFlags) -> dict[str, Any]:
     """Return adapters of low rank and their rank; the defaults are vLLM's."""
     number, rank = flags.integer("max-loras", 1), flags.integer("max-lora-rank", 16)
     return {"lora_adapters": number, "lora_rank": rank} if flags.is_on("enable-lora") else {}
+
+
+def _read_host_cache(flags: EngineFlags, ranks: int) -> dict[str, Any]:
+    """Return the host memory of a rank for the cache: --kv-offloading-size has GiB of all ranks of an engine together.
+
+    Source: vllm, config/cache.py, `kv_offloading_size`; config/vllm.py, `_post_init_kv_transfer_config`.
+    """
+    size, backend = flags.raw("kv-offloading-size"), flags.word("kv-offloading-backend", "native")
+    if size is None:
+        return {}
+    name = flags.name_of("kv-offloading-size")
+    if backend != "native":
+        # LMCache's server has a size of its own, which vLLM does not pass on.
+        flags.note_not_modelled("kv-offloading-backend", value=True)
+        return {}
+    return host_memory_of(size, name, GIB / ranks, flags.remarks)
 
 
 def _note_others(flags: EngineFlags) -> None:
@@ -242,10 +260,13 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         flags["--compilation-config"] = json.dumps({"cudagraph_mode": "NONE"})
     elif batch is not None and int(batch) > GRAPHS_SAID:
         flags["--max-cudagraph-capture-size"] = int(batch)
-    flags |= _write_settings(order.settings) | _write_adapters(order.settings, remarks)
+    flags |= _write_settings(order.settings) | _write_adapters(order, remarks)
     if (host := order.settings.get("host_cache_gib")) is not None:
-        # vLLM's size is that of all ranks together.
-        flags["--kv-offloading-size"] = host * tensor * pipeline
+        if order.role:
+            # Both are a connector of --kv-transfer-config, of which vLLM would keep the one of the host cache.
+            unsaid["host_cache_gib"] = "vLLM has no --kv-offloading-size next to the transfer between two pools."
+        else:
+            flags["--kv-offloading-size"] = host * tensor * pipeline
     if order.role:
         kind = "kv_producer" if order.role == "prefill" else "kv_consumer"
         flags["--kv-transfer-config"] = json.dumps({"kv_connector": "NixlConnector", "kv_role": kind})
@@ -275,12 +296,13 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             {"method": "mtp", "num_speculative_tokens": int(settings["mtp_tokens"])}
         )
     if settings.get("draft_tokens"):
-        said = {"method": "draft_model", "model": settings["draft_checkpoint"]}
+        said = {"method": _DRAFT_MODEL, "model": settings["draft_checkpoint"]}
         flags["--speculative-config"] = json.dumps({**said, "num_speculative_tokens": int(settings["draft_tokens"])})
     return flags
 
 
-def _write_adapters(settings: Mapping[str, Any], remarks: list[str]) -> dict[str, Any]:
+def _write_adapters(order: DeploymentOrder, remarks: list[str]) -> dict[str, Any]:
+    settings = order.settings
     if not settings.get("lora_adapters"):
         return {}
     rank = int(settings.get("lora_rank") or 16)
@@ -289,6 +311,9 @@ def _write_adapters(settings: Mapping[str, Any], remarks: list[str]) -> dict[str
     said = next(each for each in _RANKS if each >= rank)
     if said != rank:
         remarks.append(f"vLLM pads adapters of rank {rank} to {said}.")
+    if order.is_mixture:
+        # vllm, lora/layers/fused_moe.py: matrices of every local expert, for each of --max-loras.
+        remarks.append("vLLM takes memory for adapters of routed experts, too; figures count none.")
     return {"--enable-lora": True, "--max-loras": int(settings["lora_adapters"]), "--max-lora-rank": said}
 
 

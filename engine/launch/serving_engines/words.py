@@ -21,9 +21,11 @@ __all__ = [
     "host_memory_of",
     "kv_bits_of",
     "never_said",
+    "prediction_layers_of",
     "quantization_bits",
     "refuse_layout",
     "slicing_sentence",
+    "speculation_sentence",
 ]
 
 _KV_BITS: Final[Mapping[str, int]] = {
@@ -133,6 +135,32 @@ def drafting_of(kind: str, tokens: Any, name: str) -> dict[str, Any]:
     if tokens is not None:
         found["draft_tokens"] = parse_integer(tokens, name)
     return found
+
+
+def speculation_sentence(kind: str) -> str:
+    """Return the sentence on speculation that was read: no configuration says how many drafts are accepted.
+
+    Args:
+        kind: method as the engine writes it.
+    """
+    return (
+        f"Speculation by {kind[:40]} is in no figure: flags do not say how many drafts are accepted. Ask with "
+        "draft_tokens and acceptance_rate, and with draft_model where a model drafts."
+    )
+
+
+def prediction_layers_of(found: Mapping[str, Any], name: str, remarks: list[str]) -> dict[str, int]:
+    """Return the tokens that the model's own prediction layers draft as a setting.
+
+    Args:
+        found: result of `drafting_of`.
+        name: of the number's setting, for the remark.
+        remarks: takes what the configuration leaves open.
+    """
+    if "draft_tokens" not in found:
+        remarks.append(f"{name} is not stated: the checkpoint decides; read as 1.")
+    remarks.append(speculation_sentence("prediction layers"))
+    return {"mtp_tokens": found.get("draft_tokens", 1)}
 
 
 def host_memory_of(value: Any, name: str, unit: float, remarks: list[str]) -> dict[str, float]:

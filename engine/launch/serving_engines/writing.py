@@ -259,6 +259,8 @@ def _collect_sentences(
         remarks += each.server.remarks
         if is_script and not each.role and each.server.copies > 1:
             remarks.append(f"The {each.server.copies:,} servers are independent: put a load balancer before them.")
+    if orders[0].settings.get("draft_checkpoint") == UNKNOWN_CHECKPOINT:
+        remarks.append(f"No checkpoint is recorded for the draft model: replace {UNKNOWN_CHECKPOINT} there.")
     if orders[0].checkpoint == UNKNOWN_CHECKPOINT:
         remarks.append(f"No checkpoint is recorded for {orders[0].model.name}: replace {UNKNOWN_CHECKPOINT}.")
     return _Sentences(tuple(dict.fromkeys(unsaid.values())), tuple(dict.fromkeys(remarks)), tuple(unsaid))

@@ -21,6 +21,7 @@ __all__ = [
     "ServedModel",
     "ServersQuestion",
     "ServiceQuestion",
+    "limits_in_words",
 ]
 
 LONGEST_TEXT: Final = 500_000
@@ -400,6 +401,29 @@ class ServiceQuestion(LoadedModel):
         "slower system, at its efficiency.",
     )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best services to list.")
+
+
+_LIMIT_WORDS: Final = {
+    "time_to_first_token_s": "to the first token",
+    "time_per_output_token_s": "per token",
+    "request_latency_s": "per request",
+    "mean_first_token_s": "to the first token on average",
+    "mean_per_token_s": "per token on average",
+}
+
+
+def limits_in_words(asked: ServedModel) -> str:
+    """Return the limits of latency of a question, defaults included: "1,000 ms to the first token, 50 ms per token".
+
+    Args:
+        asked: the question.
+    """
+    limits = [
+        f"{1e3 * limit:,.6g} ms {words}"
+        for name, words in _LIMIT_WORDS.items()
+        if (limit := getattr(asked, name, None)) is not None
+    ]
+    return ", ".join(limits) or "none"
 
 
 class ServersQuestion(Document):

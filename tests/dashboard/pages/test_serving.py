@@ -311,6 +311,26 @@ def test_links_full_of_nonsense_show_the_defaults():
     assert page.selectbox(key="_serving_model").value == "llama-3.1-70B"
 
 
+def test_links_of_before_the_limits_open_and_show_them():
+    page = run(FEW)
+    assert [page.number_input(key=f"_serving_{name}").value for name in ("ttft", "tpot")] == [1000.0, 50.0]
+    shown = plainly(html(page))
+    assert "limit 1 s" in shown
+    assert "limit 50 ms" in shown
+    # A deployment of such a link that the limits refuse is named with the limit.
+    free = serving.explore("llama-3-8B", "h100_80g_sxm", **{**QUESTION, "num_procs": 2})
+    late = int(free.table.loc[free.table["time_per_output_token"].idxmax(), "id"])
+    page = run({**FEW, "serving_id": str(late)})
+    (said,) = page.session_state["_url_problems"].values()
+    assert re.fullmatch(
+        rf"The link's deployment {late:,} does not run within the limits\. .* more than the limit of [\d,]+ ms\. "
+        r"Showing the recommended one instead\.",
+        said,
+    )
+    page = run({**FEW, "serving_id": str(late), "serving_ttft": "none", "serving_tpot": "none"})
+    assert deployment_name(free.evaluate_ids([late]).iloc[0]) in plainly(html(page))
+
+
 def test_the_table_is_sorted_and_can_be_the_frontier_only(found: ServingExploration):
     page = run({**LINK, "serving_by": "time_to_first_token"})
     shown = listed(page)

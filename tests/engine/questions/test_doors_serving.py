@@ -195,3 +195,31 @@ def test_bounds_hold_and_a_question_can_be_stopped() -> None:
         assert "\n" not in str(problem.value)
     with pytest.raises(QuestionError, match="prompt"):
         answer("find_deployments", {name: value for name, value in QUESTION.items() if name != "prompt"})
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--chosen", 10**9), "does not exist"),
+        (("--beside", 10**9), "does not exist"),
+        (("--other-system", "v100_32g_sxm", "--ttft", 0.12), "runs no deployment within the limits"),
+    ],
+)
+def test_an_error_comes_without_an_answer(
+    more: tuple[object, ...], words: str, shardscape: Callable[..., tuple[int, str, str]]
+):
+    options = ("--num-procs", 1, "--prompt", 512, "--output", 128)
+    code, out, err = shardscape("inference", MODEL, SYSTEM, *options, *more)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_questions_without_limits_have_the_service_level_and_say_so(shardscape: Callable[..., tuple[int, str, str]]):
+    lengths = ("--num-procs", 4, "--prompt", 512, "--output", 128)
+    for command, more in (("inference", ()), ("service", ("--rate", 1))):
+        code, out, _ = shardscape(command, MODEL, SYSTEM, *lengths, *more)
+        assert code == 0
+        assert "Limits: 1,000 ms to the first token, 50 ms per token\n" in out
+        code, out, _ = shardscape(command, MODEL, SYSTEM, *lengths, *more, "--ttft", "none", "--tpot", "none")
+        assert code == 0
+        assert "Limits: none\n" in out

@@ -26,12 +26,8 @@ def one(drafts: int = 0, rate: float | None = None, draft: str | None = DRAFT, *
     return serving.evaluate(MODEL, SYSTEM, {**ROW, **row}, assumptions=terms).iloc[0]
 
 
-def test_without_drafts_no_figure_changes_by_a_bit():
+def test_prediction_layers_have_the_same_figures_however_their_acceptance_is_stated():
     table = {**ROW, "tensor_par": [2, 4, 8], "batch": 8, "launch": ["graphs", "eager", "graphs"]}
-    usual = serving.evaluate(MODEL, SYSTEM, table)
-    told = serving.evaluate(MODEL, SYSTEM, table, assumptions=Assumptions(acceptance_rate=0.7))
-    pd.testing.assert_frame_equal(usual, told, check_exact=True)
-    # Prediction layers with the same tokens per step, however they are stated.
     drafted = [Assumptions(draft_tokens=1, accepted_tokens=0.5), Assumptions(draft_tokens=1, acceptance_rate=0.5)]
     one_way, other = (serving.evaluate(MODEL, SYSTEM, table, assumptions=terms) for terms in drafted)
     pd.testing.assert_frame_equal(one_way, other, check_exact=True)
@@ -79,13 +75,18 @@ def test_drafts_that_cannot_be_get_a_sentence():
         one(3, 0.5, draft="gpt2-xl")
     for terms, sentence in (
         ({"draft_model": models.load(DRAFT)}, "needs draft_tokens of 1 or more"),
+        ({"acceptance_rate": 0.7}, "needs draft_tokens of 1 or more"),
         ({"draft_tokens": 2, "acceptance_rate": 1.5}, "must be a share from 0 to 1"),
         ({"draft_tokens": 2, "acceptance_rate": 0.5, "accepted_tokens": 1}, "not both"),
     ):
         with pytest.raises(ValueError, match=sentence):
             Assumptions(**terms)
     question = {"model": MODEL, "system": SYSTEM, "num_procs": 4, "prompt": 512, "output": 128}
-    for more in ({"draft_model": DRAFT}, {"draft_tokens": 2, "acceptance_rate": 0.5, "accepted_tokens": 1}):
+    for more in (
+        {"draft_model": DRAFT},
+        {"acceptance_rate": 0.7},
+        {"draft_tokens": 2, "acceptance_rate": 0.5, "accepted_tokens": 1},
+    ):
         with pytest.raises(QuestionError, match=r"1 or more|not both"):
             answer("find_deployments", {**question, **more})
     with pytest.raises(LaunchError, match="go together"):

@@ -65,6 +65,18 @@ def test_experts_and_a_model_without_room(found: ServingExploration) -> None:
             serving.recommend_deployment(found, wrong)  # type: ignore[arg-type]
 
 
+def test_a_cache_with_exactly_the_room_asked_for_is_not_said_to_lack_it(found: ServingExploration) -> None:
+    seen = 0
+    for other in serving.recommend_deployment(found, 0.0).rejected:
+        # 0.2 and 12 / 10 - 1 differ by as much.
+        room = float(np.nextafter(other.row["largest_batch"] / other.row["batch"] - 1.0, 11.0))
+        if 0 <= room <= 10:
+            listed = {each.row["id"]: each.reason for each in serving.recommend_deployment(found, room).rejected}
+            seen += other.row["id"] in listed
+            assert "more requests only" not in listed.get(other.row["id"], "")
+    assert seen
+
+
 def test_options_are_counted_as_they_are_listed(found: ServingExploration) -> None:
     some = found.table.iloc[::7]
     assert count_options(some).tolist() == [len(deployment_options(row)) for row in some.to_dict("records")]
