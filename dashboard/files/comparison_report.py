@@ -15,7 +15,7 @@ from dashboard.charts.execution.memory_bars import aligned_memory
 from dashboard.charts.explored.degree_map import degree_map
 from dashboard.charts.explored.difference import aligned_steps
 from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
-from dashboard.files.report import assumptions, drawn, page, sentence, subjects, whole
+from dashboard.files.report import drawn, list_assumptions, page, sentence, subjects, whole
 from dashboard.files.report_parts import Figure, key_figures
 from dashboard.link.comparison import LETTERS, Comparison
 from dashboard.link.figures import PARAMETER
@@ -82,9 +82,11 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
             Figure(
                 f"map-{side.letter}",
                 f"{side.letter}: the whole space",
-                "best throughput of every pair of degrees",
+                "the fastest execution of every pair of degrees",
                 partial(_draw_map, tables[side.letter], column, axes, among),
-                map_legend(side.scenario.num_procs, scale_for(column, among).unit, runs=side.best is not None),
+                map_legend(
+                    side.scenario.num_procs, scale_for(column, among).unit, fastest=True, runs=side.best is not None
+                ),
             )
         )
     sections, data = drawn(figures)
@@ -97,7 +99,7 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     )
     rest = "".join(
         f"<h2>{side.letter}: {escape(names[side.letter])}</h2>{subjects(side.scenario)}"
-        f"<h3>Assumptions and versions</h3><ul>{assumptions(side.exploration, side.best)}</ul>"
+        f"<h3>Assumptions and versions</h3><ul>{list_assumptions(side.exploration, side.best)}</ul>"
         for side in sides
     )
     name = " against ".join(dict.fromkeys(name_of(side.scenario) for side in sides))

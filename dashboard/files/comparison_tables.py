@@ -23,7 +23,7 @@ from engine.economics import derived_of
 from engine.questions.documents.explorations import FiguresQuestion
 from engine.recommendation import FIGURES_OF, ShownExecution
 
-__all__ = ["Side", "best_table", "differing", "file", "sides_of"]
+__all__ = ["Side", "archive_tables", "best_table", "differing", "sides_of"]
 
 _STATISTICS: Final = (
     "sample_rate",
@@ -110,7 +110,7 @@ def _best_value(side: Side, name: str) -> str:
     return ABSENT if side.best is None else format_value(name, side.best[name])
 
 
-def file(sides: Sequence[Side], metric: Metric) -> bytes:
+def archive_tables(sides: Sequence[Side], metric: Metric) -> bytes:
     """Return a zip archive with a CSV file each of differing fields, best executions, and best of every cell.
 
     metric: of the cells.

@@ -35,7 +35,7 @@ from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
 from engine.questions.documents.explorations import FiguresQuestion
 from engine.recommendation import FiguresOf, ShownExecution
 
-__all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
+__all__ = ["build", "drawn", "list_assumptions", "page", "sentence", "subjects", "whole"]
 
 _SCRIPT: Final = """
 const figures = JSON.parse(document.getElementById("figures").textContent);
@@ -99,7 +99,7 @@ def build(exploration: Exploration, address: str = "", title: str = "", asked: F
         f"{_doubts_section(scenario, shown)}"
         f"{_answer_section(exploration, best, figures_of)}<h2>Figures</h2>{places}"
         f"{_table_section(exploration, best)}{subjects(scenario)}"
-        f"<h2>Assumptions and versions</h2><ul>{assumptions(exploration, best)}</ul>"
+        f"<h2>Assumptions and versions</h2><ul>{list_assumptions(exploration, best)}</ul>"
         f"{whole('scenario', scenario.to_document(), address)}"
     )
     return page(name, body, data).encode("utf-8", "replace")
@@ -193,8 +193,7 @@ def _answer_section(exploration: Exploration, best: dict[str, Any] | None, figur
         help_words = f"<p>What would make it run: {escape(' · '.join(found))}.</p>" if found else ""
         return f"<p>{far} The map says how far each cell is from fitting.</p>{help_words}"
     table = best_table(best, exploration.scenario.system)
-    role = "recommended" if figures_of == "recommended" else "best"
-    return f"<h2>The {role} execution</h2>{table}{_glossary_section(exploration.scenario)}"
+    return f"<h2>The {figures_of} execution</h2>{table}{_glossary_section(exploration.scenario)}"
 
 
 def _glossary_section(scenario: Scenario) -> str:
@@ -227,7 +226,7 @@ def subjects(scenario: Scenario) -> str:
     return "".join(parts)
 
 
-def assumptions(exploration: Exploration, shown: Mapping[str, Any] | None) -> str:
+def list_assumptions(exploration: Exploration, shown: Mapping[str, Any] | None) -> str:
     """Return formulas, basis of the figures, and versions, as list items. shown: execution of the report, or None."""
     scenario = exploration.scenario
     rules = "".join(f"<li><b>{escape(name)}</b> = {escape(text)}</li>" for name, text in formulas(scenario))

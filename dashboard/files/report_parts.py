@@ -37,7 +37,7 @@ from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
 from engine.cost_models.registry import cost_model_of, named
 from engine.executions.execution_names import execution_name
-from engine.recommendation import FiguresOf
+from engine.recommendation import FIGURES_OF, FiguresOf
 from hardware import GIB, System, network_names
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
@@ -77,16 +77,12 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None, figures_o
         f"{count(exploration.total)}",
     )
     if best is None:
-        return [Tile("Best throughput", "–", "nothing fits"), space]
+        return [Tile("Throughput", "–", "nothing fits"), space]
     rate = float(best["sample_rate"])
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
     tiles = [
-        Tile(
-            "Throughput" if figures_of == "recommended" else "Best throughput",
-            format_value("sample_rate", rate),
-            execution_name(best),
-        ),
+        Tile("Throughput", format_value("sample_rate", rate), f"{FIGURES_OF[figures_of]}: {execution_name(best)}"),
         Tile(mfu_label(scenario), percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
         Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence")),
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures"),
@@ -106,9 +102,15 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         Figure(
             "map",
             "The whole space",
-            "best throughput of every pair of degrees",
+            "the fastest execution of every pair of degrees",
             lambda mode: degree_map(cells, metric.column, mode),
-            map_legend(scenario.num_procs, unit, runs=best is not None, may_fit=bool(cells["may_fit"].any())),
+            map_legend(
+                scenario.num_procs,
+                unit,
+                fastest=True,
+                runs=best is not None,
+                may_fit=bool(cells["may_fit"].any()),
+            ),
         )
     ]
     if best is not None:

@@ -50,13 +50,13 @@ class ChosenExecution(NamedTuple):
 
 
 def role_words(shown: ShownExecution, of: str = "of all") -> str:
-    """Returns the role of an execution in few words: "recommended", "recommended of its cell", "best of all".
+    """Returns the role of an execution in few words: "recommended", "recommended of its cell", "fastest of all".
 
     of: executions among which it was chosen.
     """
     if shown.figures_of == "recommended":
         return "recommended" if of == "of all" else f"recommended {of}"
-    return f"best {of}"
+    return f"fastest {of}"
 
 
 def choose_execution(
@@ -124,12 +124,27 @@ def begin_choosing(exploration: Exploration, asked: FiguresQuestion, where: Wher
         begin_advice(exploration, asked, where)
 
 
-def is_ready(exploration: Exploration, asked: FiguresQuestion, where: Where = (), cell: Cell | None = None) -> bool:
-    """Returns whether an execution is known, so that choosing it takes no time; errors count as known."""
-    found = choose_execution(exploration, asked, where, fastest=lambda: None, patience_s=0.0)
-    if found.is_pending or cell is None:
-        return not found.is_pending
-    return not choose_in_cell(exploration, asked, cell, lambda: None, where, patience_s=0.0).is_pending
+def is_ready(
+    exploration: Exploration,
+    asked: FiguresQuestion,
+    where: Where = (),
+    cell: Cell | None = None,
+    *,
+    patience_s: float | None = 0.0,
+) -> bool:
+    """Returns whether an execution is known, so that choosing it takes no time.
+
+    Args:
+        asked: as of `choose_execution`.
+        where: conditions that executions must meet.
+        cell: tensor and pipeline parallel degrees of the execution; None for that of all cells.
+        patience_s: as of `choose_execution`.
+
+    Raises what working out the recommendation raised.
+    """
+    if cell is None:
+        return not choose_execution(exploration, asked, where, fastest=lambda: None, patience_s=patience_s).is_pending
+    return not choose_in_cell(exploration, asked, cell, lambda: None, where, patience_s=patience_s).is_pending
 
 
 def _chosen(

@@ -1,4 +1,4 @@
-"""Cost of a framework for a scenario, in the form that pages show."""
+"""Cost of a framework for a scenario, and the execution that it runs, in the form that pages show."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 from dashboard.compat.caches import remembered
 from engine import LimitError, Scenario, launch
 from engine.launch import FrameworkCost, LaunchError
+from engine.questions.documents.explorations import FiguresQuestion
+from engine.questions.shown_executions import find_shown
+from engine.recommendation import ShownExecution
 from engine.space.space import SpaceError
 
-__all__ = ["framework_cost", "model_refusal", "obstacles"]
+__all__ = ["framework_cost", "framework_execution", "model_refusal", "obstacles"]
 
 
 @remembered(64, copied=False)
@@ -23,6 +26,19 @@ def framework_cost(_scenario: Scenario, key: str, framework: str) -> FrameworkCo
         return launch.find_framework_cost(_scenario, framework)
     except (LimitError, SpaceError):
         return None
+
+
+def framework_execution(own: Scenario, asked: FiguresQuestion) -> ShownExecution | None:
+    """Return the execution of a framework that pages show, evaluated; None if it runs nothing.
+
+    own: scenario with the framework. asked: the choice of the recommended or the fastest, and its terms.
+    """
+    return _find_execution(own, own.key, asked, asked.model_dump_json())
+
+
+@remembered(64, copied=False, spinner="Searching what the framework runs.")
+def _find_execution(_own: Scenario, key: str, _asked: FiguresQuestion, terms: str) -> ShownExecution | None:
+    return find_shown(_own, _asked)
 
 
 def model_refusal(scenario: Scenario) -> str:

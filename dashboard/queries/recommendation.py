@@ -19,7 +19,7 @@ from engine.questions.recommendations import find_recommendation
 from engine.recommendation import Contender, Terms, mechanisms_of
 from engine.validation.uncertainty import Interval, memory_interval_of
 
-__all__ = ["CONTENDERS", "Advice", "advice", "begin_advice", "known_advice", "memory_error", "workers"]
+__all__ = ["CONTENDERS", "Advice", "begin_advice", "known_advice", "memory_error", "workers"]
 
 CONTENDERS: Final = 10
 """The best executions of different layouts of which pages say why they are not recommended."""
@@ -85,11 +85,6 @@ def known_advice(
         if found.exception() is not None:
             del _kept[key]
     return found.result()
-
-
-def advice(exploration: Exploration, terms: RecommendationTermsQuestion, where: Where = ()) -> Advice:
-    """Returns the recommendation for an exploration, and waits for it. See `begin_advice`."""
-    return begin_advice(exploration, terms, where).result()
 
 
 def _key_of(exploration: Exploration, terms: RecommendationTermsQuestion, where: Where, contenders: int) -> _Key:

@@ -39,7 +39,7 @@ def losses(execution: Mapping[str, Any]) -> str:
 
 
 def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any], among: str = "") -> str:
-    """Returns by how much an execution is slower than the best, and by what, as Markdown; empty where it is as fast.
+    """Returns by how much an execution is slower than the fastest, and by what, as Markdown; empty where it is as fast.
 
     among: of which executions that is the best, such as " without filters".
     """
@@ -47,7 +47,7 @@ def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any], among: st
     if not math.isfinite(behind) or behind < 0 or not is_change(behind, 1.0):
         return ""
     name, why = execution_name(best), differences_in_time(best, execution)
-    return f"A sample takes **{percent(behind)}** longer than in the best{among}, {name}: {why}."
+    return f"A sample takes **{percent(behind)}** longer than in the fastest{among}, {name}: {why}."
 
 
 def differences_in_time(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

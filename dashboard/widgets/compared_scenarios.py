@@ -16,6 +16,7 @@ from dashboard.link.comparison import LETTERS, VIEW, Comparison
 from dashboard.link.packed_scenarios import LONGEST
 from dashboard.queries.compared_scenarios import Member
 from dashboard.widgets import needed_exploration
+from dashboard.widgets.hardware_changes import CHANGES
 from dashboard.words.changes import text_of
 from engine import Exploration, Scenario, whatif
 
@@ -132,8 +133,9 @@ def parameters_of(comparison: Comparison) -> dict[str, str]:
 
 
 def forget() -> None:
-    """Forgets what was compared, so that a link to another comparison shows that alone."""
-    state.set_url_values(dict.fromkeys((*SLOTS, *(name for name in VIEW if name.startswith("compare_")))))
+    """Forgets what was compared, and the what-if of the scenario before, which Compare offers to add: a link to another
+    comparison shows that alone."""
+    state.set_url_values(dict.fromkeys((*SLOTS, *(name for name in VIEW if name.startswith("compare_")), CHANGES)))
 
 
 def _scenario_text(scenario: Scenario) -> str:

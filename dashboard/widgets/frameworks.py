@@ -1,4 +1,4 @@
-"""Cost of the scenario's framework in a line, and the way to the best execution that a framework runs."""
+"""Cost of the scenario's framework in a line, and the way to the execution that a framework runs instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.queries.frameworks import framework_cost
+from dashboard.link.figures import parse_figures
+from dashboard.queries.frameworks import framework_cost, framework_execution
 from dashboard.queries.scenario_edits import altered
 from dashboard.widgets.figures import draw_doubts
 from dashboard.words.markdown import literal
@@ -16,7 +17,7 @@ from dashboard.words.numbers import format_value, percent
 from engine import Scenario
 from engine.executions.execution_names import execution_name
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
-from engine.launch import FrameworkCost
+from engine.recommendation import FIGURES_OF
 
 __all__ = ["draw_cost_line", "draw_framework_best", "draw_nothing_runs_there"]
 
@@ -51,40 +52,42 @@ def _use_any() -> None:
 
 
 def draw_framework_best(scenario: Scenario, execution: Mapping[Any, Any], framework: str, key: str | None) -> None:
-    """Draw the best execution that a framework runs in place of another one, with a button that shows it.
+    """Draw the execution that a framework runs in place of another one, with a button that shows it: the recommended or
+    the fastest, as pages show.
 
     execution: the other one. framework: word of the framework. key: of the button; None without one.
     """
     found = framework_cost(scenario, scenario.key, framework)
     if found is None:
         return
-    if found.best is None:
+    shown = None if found.best is None else framework_execution(found.scenario, parse_figures().question)
+    if shown is None:
         if found.fastest is not None:
             st.caption(literal(found.sentence))
         return
-    rate = float(found.best["sample_rate"])
-    words = f"{execution_name(found.best)}, {format_value('sample_rate', rate)}"
+    rate = float(shown.execution["sample_rate"])
+    words = f"{execution_name(shown.execution)}, {format_value('sample_rate', rate)}"
     if given := float(execution.get("sample_rate") or 0.0):
         behind = 1.0 - rate / given
         words += f", {percent(behind)} slower than this" if behind > 0.0 else ", not slower than this"
-    st.markdown(literal(f"The fastest that {found.title} runs: {words}."))
-    draw_doubts(found.scenario, found.best)
+    st.markdown(literal(f"{FIGURES_OF[shown.figures_of]} with {found.title}: {words}."))
+    if shown.remark:
+        st.caption(literal(shown.remark))
+    draw_doubts(found.scenario, shown.execution)
     if key is None:
         return
     st.button(
         f"Search what {found.title} runs",
         icon=":material/arrow_forward:",
         key=f"{key}_framework_best",
-        on_click=_show_best,
-        args=(found,),
+        on_click=_show_execution,
+        args=(found.scenario, shown.id),
     )
 
 
-def _show_best(found: FrameworkCost) -> None:
-    """Make the framework part of the scenario, and select its best execution."""
-    if found.best is None:
-        return
+def _show_execution(scenario: Scenario, execution: int) -> None:
+    """Make the framework part of the scenario, and select one of its executions by id."""
     with state.one_step():
-        state.set_scenario(found.scenario)
-        state.select(int(found.best["id"]))
+        state.set_scenario(scenario)
+        state.select(execution)
     st.rerun()  # the whole page, of which the card may be a part that runs alone

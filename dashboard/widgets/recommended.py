@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import streamlit as st
@@ -11,12 +11,13 @@ from dashboard.charts.elements.advice import ExecutionSide, rows_table, sides
 from dashboard.charts.elements.markup import head
 from dashboard.compat.types import Place
 from dashboard.link import state
-from dashboard.link.figures import FiguresView
+from dashboard.link.figures import PARAMETER, FiguresView
 from dashboard.link.shared import SharedView
 from dashboard.queries.explorations import Where
-from dashboard.queries.figures import WORKING
-from dashboard.queries.recommendation import Advice, advice, memory_error
+from dashboard.queries.figures import WORKING, Cell, begin_choosing, is_ready, wait_for_advice
+from dashboard.queries.recommendation import Advice, memory_error
 from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.figures import patience_s, watch_figures
 from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.window import is_narrow
@@ -26,7 +27,7 @@ from engine import Exploration, Scenario
 from engine.executions.execution_names import execution_name
 from hardware import GIB
 
-__all__ = ["band", "room", "waiting_band"]
+__all__ = ["band", "require_figures", "room", "waiting_band"]
 
 _HBM: Final = "proc_mem_tier1_cap_req"
 
@@ -39,14 +40,22 @@ def band(
     shown: int | None,
     where: Where = (),
     again: Callable[[], None] = lambda: None,
+    parts: tuple[str, ...] = (),
 ) -> None:
     """Draws the recommended execution next to the fastest; a click chooses whose figures are shown.
 
+    While the recommendation takes longer than a page waits, only the choice is there.
+
     key: of its widgets. asked: the choice and the terms. selection: cell and execution. shown: id of the execution
     whose figures the page shows. where: conditions that executions must meet. again: called last in a callback that
-    changes the choice or the terms.
+    changes the choice or the terms. parts: keys of the fragments that show the band; the whole page if empty.
     """
-    found = advice(exploration, asked.question, where)
+    found = wait_for_advice(exploration, asked.question, where, patience_s=patience_s())
+    if found is None:  # the page shows the fastest meanwhile
+        waiting_band(key, asked, selection, again)
+        advised = asked.question.model_copy(update={"figures_of": "recommended"})
+        watch_figures(exploration, advised, where, None, parts, f"{key}_band_figures")
+        return
     if found.fastest is None:
         return
     scenario = exploration.scenario
@@ -69,11 +78,49 @@ def band(
                     _draw_contenders(scenario, found, key, asked, again)
 
 
-def waiting_band(key: str, asked: FiguresView, selection: SharedView, again: Callable[[], None]) -> None:
-    """Draw the choice of figures in the place of the band while the recommendation is worked out. See `band`."""
+def waiting_band(
+    key: str, asked: FiguresView, selection: SharedView, again: Callable[[], None], note: str = WORKING
+) -> None:
+    """Draw the choice of figures in the place of the band while the recommendation is worked out. See `band`.
+
+    note: sentence next to the choice; empty where the page says it elsewhere.
+    """
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _draw_choice(asked, selection, key, again)
-        st.caption(WORKING)
+        if note:
+            st.caption(note)
+
+
+def require_figures(
+    explorations: Sequence[Exploration], key: str, asked: FiguresView, cell: Cell | None = None
+) -> None:
+    """Show that the recommendation is worked out, with a button for the fastest, and stop the page until it is there.
+
+    A page whose every figure is that execution's calls it first; it draws nothing for a known one.
+
+    Args:
+        explorations: of the scenarios whose execution the page shows.
+        key: of its widgets.
+        asked: the choice and the terms.
+        cell: tensor and pipeline parallel degrees of the execution; None for that of all cells.
+    """
+    for each in explorations:  # all at once, in the background
+        begin_choosing(each, asked.question)
+    for each in explorations:
+        if not is_ready(each, asked.question, cell=cell, patience_s=patience_s()):
+            with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+                st.caption(WORKING, width="content")
+                st.button(
+                    "Show the fastest",
+                    icon=":material/bolt:",
+                    type="tertiary",
+                    key=f"{key}_show_fastest",
+                    on_click=state.set_url_value,
+                    args=(PARAMETER, "fastest"),
+                    help="All pages then show the figures of the fastest execution.",
+                )
+            watch_figures(each, asked.question, (), cell, (), f"{key}_figures")
+            st.stop()
 
 
 def _draw_choice(asked: FiguresView, selection: SharedView, key: str, again: Callable[[], None]) -> None:

@@ -1,20 +1,22 @@
-"""Execution that a page is about: the selected one, else the best of the selected cell, else the best of all."""
+"""Execution that a page is about: the selected one, else that of the selected cell, else that of all cells."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.link import state
+from dashboard.link.figures import FiguresView
 from dashboard.link.shared import SharedView
 from dashboard.queries.accuracy import fit_sentence
 from dashboard.queries.executions import evaluated
 from dashboard.queries.figures import choose_execution, choose_in_cell, role_words
 from dashboard.queries.tie_breaking import plainest
+from dashboard.widgets.recommended import require_figures
 from dashboard.words.markdown import literal
 from engine import Exploration
-from engine.questions.documents.explorations import FiguresQuestion
 from engine.recommendation import ShownExecution
 
 __all__ = ["Subject", "refusal", "subject"]
@@ -27,7 +29,8 @@ class Subject:
     row: dict[str, Any]
     """Id, fields, outcome and statistics. An execution that memory alone keeps from running has statistics too."""
     why: str
-    """"selected", "your execution", "recommended", "recommended of its cell", "best of its cell" or "best of all"."""
+    """"selected", "your execution", "recommended", "recommended of its cell", "fastest of its cell" or
+    "fastest of all"."""
     remark: str = ""
     """Reason for showing another execution than the one that the choice of figures asks for; empty otherwise."""
 
@@ -47,10 +50,13 @@ class Subject:
         return int(self.row["id"])
 
 
-def subject(exploration: Exploration, shared: SharedView, figures: FiguresQuestion) -> Subject | None:
+def subject(exploration: Exploration, shared: SharedView, figures: FiguresView, key: str) -> Subject | None:
     """Returns the execution that the page is about; None when nothing is selected and nothing is feasible.
 
-    shared: the selection. figures: the choice of the execution that is shown without a selected one.
+    Stops the page with the choice of the fastest while the recommendation is worked out.
+
+    shared: the selection. figures: the choice of the execution that is shown without a selected one. key: of the page's
+    widgets.
     """
     chosen = shared.id
     if chosen is not None:
@@ -61,10 +67,13 @@ def subject(exploration: Exploration, shared: SharedView, figures: FiguresQuesti
         cells = exploration.by_cell()
         here = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1]) & (cells["feasible"] > 0)]
         if len(here):
+            require_figures([exploration], key, figures, cell)
             best = int(here.sort_values("value", ascending=False, kind="stable")["id"].iloc[0])
-            of_cell = choose_in_cell(exploration, figures, cell, lambda: _standing_for(exploration, best)).shown
+            fastest = partial(_standing_for, exploration, best)
+            of_cell = choose_in_cell(exploration, figures.question, cell, fastest).shown
             return None if of_cell is None else _as_subject(of_cell, "of its cell")
-    of_all = choose_execution(exploration, figures).shown
+    require_figures([exploration], key, figures)
+    of_all = choose_execution(exploration, figures.question).shown
     return None if of_all is None else _as_subject(of_all, "of all")
 
 
@@ -78,7 +87,7 @@ def _standing_for(exploration: Exploration, best: int) -> dict[str, Any]:
 
 
 def refusal(exploration: Exploration, chosen: Subject) -> None:
-    """Says why a selected execution does not run, and offer the best instead."""
+    """Says why a selected execution does not run, and offers to clear the selection."""
     if chosen.runs:
         return
     text, here, button = st.columns([5, 1, 1], vertical_alignment="center")
@@ -89,7 +98,7 @@ def refusal(exploration: Exploration, chosen: Subject) -> None:
     cells = exploration.by_cell()
     own = [cells[name] == chosen.row[name] for name in ("tensor_par", "pipeline_par")]
     here.button(
-        "Best of its cell",
+        "Show its cell",
         on_click=state.select,
         args=(None,),
         key="subject_cell",
@@ -97,8 +106,8 @@ def refusal(exploration: Exploration, chosen: Subject) -> None:
         disabled=not (cells.loc[own[0] & own[1], "feasible"] > 0).any(),
     )
     button.button(
-        "Best of all",
-        icon=":material/star:",
+        "Clear selection",
+        icon=":material/close:",
         on_click=state.reset_selection,
         key="subject_best",
         width="stretch",

@@ -22,10 +22,11 @@ def write_shown(scenario: Scenario, found: ShownExecution) -> None:
 
     from engine.cli.output import executions_table
     from engine.economics import derived_columns
+    from engine.recommendation import FIGURES_OF
 
     table = pd.DataFrame([dict(found.execution)])
     write_line()
-    write_line("Recommended" if found.figures_of == "recommended" else "Fastest")
+    write_line(FIGURES_OF[found.figures_of])
     write_line(executions_table(table, derived_columns(scenario, table), scenario.system, scenario.flop_convention))
     write_shown_doubts(scenario, found)
 

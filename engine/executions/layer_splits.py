@@ -6,11 +6,12 @@ Sources: NVIDIA/Megatron-LM, `core/transformer/transformer_block.py` and its opt
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.columns.stage_layouts import BALANCED, EVEN, LAYOUTS, StageLayout, layout_of_word, list_of_layers
 
 __all__ = [
+    "COUNTED",
     "LayerSplitError",
     "StageCut",
     "even_cut",
@@ -21,8 +22,8 @@ __all__ = [
     "torchtitan_split",
 ]
 
-COUNTED = {"embedding_counted": (True, False), "loss_counted": (False, True), "both_counted": (True, True)}
-"""Rules that count embedding and loss as layers."""
+COUNTED: Final = {"embedding_counted": (True, False), "loss_counted": (False, True), "both_counted": (True, True)}
+"""Rules that count the embedding or the loss as layers: flags of both by the word of the rule."""
 
 
 class LayerSplitError(ValueError):

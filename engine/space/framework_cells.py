@@ -10,14 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
+from typing import Final
 
 import numpy as np
 
+from engine.columns import called
 from engine.executions.arrays import Flags, Ints, distinct
 from engine.executions.frameworks.contract import FrameworkRules, LaunchSubject, PointFlags, flags_of
+from engine.executions.limits import LimitError
 from engine.space.space import Cell, Modes
 
-__all__ = ["cells_of_framework"]
+__all__ = ["MOST_POINTS", "cells_of_framework"]
+
+MOST_POINTS: Final = 2**22
+"""Most points of cells that a framework's rules are applied to [points]: some 700 MB. Source: stated by us."""
 
 
 def cells_of_framework(
@@ -30,9 +36,17 @@ def cells_of_framework(
         modes: by kind of cell.
         rules: of the framework.
         subject: the model.
+
+    Raises `LimitError` for far too many points.
     """
     if not cells:
         return (), modes
+    if sum(len(cell.interleavings) * len(cell.microbatches) for cell in cells) > MOST_POINTS:
+        raise LimitError(
+            f"The limits allow over {MOST_POINTS:,} combinations of parallel degrees, batches and schedules, too many "
+            f"to find those that {rules.title} runs; allow fewer values of {called('batch_size')}, "
+            f"{called('schedule')} or {called('stage_layout')}."
+        )
     points, owner = _list_points(cells)
     broken = rules.points(points, subject).values()
     refused = np.logical_or.reduce([np.broadcast_to(each, owner.shape) for each in broken])

@@ -42,6 +42,8 @@ def test_a_comparison_travels_as_one_file(page: Page, stranger: Page, server: st
         page.get_by_role("button", name="Comparison file").click()
     file = tmp_path / "comparison.json"
     download.value.save_as(file)
+    # The stranger had a what-if and another comparison of their own, which the file replaces.
+    open_at(stranger, f"{server}/whatif?{LIMITED}&whatif_changes=hbm_bandwidth:4096")
     open_at(stranger, f"{server}/scenarios")
     press(stranger, "Open a file")
     stranger.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)

@@ -205,8 +205,8 @@ def map_legend(
     divides = f"TP × PP does not divide {num_procs:,} or the model"
     if framework:
         divides += f", or {escape(framework)} does not run it"
-    best = "the fastest" if fastest else "the best"
-    shown = f"<span>Each cell: {best} setting with this TP and PP{in_unit(unit)}.</span><span>★ best of all</span>"
+    best, star = ("the fastest", "fastest") if fastest else ("the best", "best")
+    shown = f"<span>Each cell: {best} setting with this TP and PP{in_unit(unit)}.</span><span>★ {star} of all</span>"
     return (
         f'<div class="ss-legend">{shown if runs else ""}{f"<span>{MAY_FIT}</span>" if may_fit else ""}'
         f"<span>{NOT_FITTING if numbered else NOT_NUMBERED}</span>"

@@ -29,7 +29,7 @@ from dashboard.queries.economics import Metric, common_metrics, days_for, metric
 from dashboard.queries.economics import told as economics_told
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import short_of
-from dashboard.widgets import launch
+from dashboard.widgets import launch, recommended
 from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
 from dashboard.widgets.file_download import draw_download
@@ -50,7 +50,8 @@ __all__ = ["CompareView", "parse", "render"]
 
 _LEGEND: Final = (
     '<div class="ss-legend"><span>Each cell: {which} setting with this TP and PP{unit}.</span>{colours}'
-    f"<span>★ best of the scenario</span>{{may_fit}}<span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
+    f"<span>★ {{star}} of the scenario</span>{{may_fit}}<span>{markup.NOT_FITTING}</span>"
+    "<span>· no execution</span></div>"
 )
 
 
@@ -90,8 +91,15 @@ def parse() -> CompareView:
         page.read("domain")
         page.read("pair", default=next(iter(pairs)), options=pairs)
     changes = parse_whatif(found[0].scenario)
-    mode, figures = state.theme_mode(), parse_figures()
-    return CompareView(mode, tuple(found), tuple(problems), figures, page.build(), page.fields, changes)
+    return CompareView(
+        state.theme_mode(),
+        tuple(found),
+        tuple(problems),
+        parse_figures(),
+        page.build(),
+        page.fields,
+        changes,
+    )
 
 
 def render(view: CompareView) -> None:
@@ -108,7 +116,9 @@ def render(view: CompareView) -> None:
         )
         suggestions(found[0].scenario)
         return
-    sides = sides_of([member.letter for member in found], explored(found), view.figures.question)
+    explorations = explored(found)
+    recommended.require_figures(explorations, PAGE_NAME, view.figures)
+    sides = sides_of([member.letter for member in found], explorations, view.figures.question)
     st.html(markup.figure_strip(_headline_tiles(sides), _describe_basis(sides)) + _doubts_of_sides(sides))
     with st.container(border=True, gap="xsmall"):
         _draw_differences(sides)
@@ -183,11 +193,8 @@ def _headline_tiles(sides: list[Side]) -> list[markup.Tile]:
     first = sides[0].best
     for side in sides:
         best = side.best
-        # The mark of origin takes the rest of the room.
-        is_fastest = side.shown is None or side.shown.figures_of == "fastest"
-        what = "best throughput" if is_fastest and len(sides) < 3 else "throughput"
         if best is None:
-            tiles.append(markup.Tile(f"{side.letter} · {what}", ABSENT, "nothing fits", "worse"))
+            tiles.append(markup.Tile(f"{side.letter} · throughput", ABSENT, "nothing fits", "worse"))
             continue
         rate = float(best["sample_rate"])
         context, tone = execution_name(best), ""
@@ -199,7 +206,7 @@ def _headline_tiles(sides: list[Side]) -> list[markup.Tile]:
                 context, tone = f"{context}: tied", ""
         founded = accuracy.founded(side.scenario, best, "rate")
         tiles.append(
-            markup.Tile(f"{side.letter} · {what}", format_value("sample_rate", rate), context, tone, **founded)
+            markup.Tile(f"{side.letter} · throughput", format_value("sample_rate", rate), context, tone, **founded)
         )
         tiles.append(
             markup.Tile(
@@ -295,7 +302,8 @@ def _map_legend(metric: Metric, among: list[float], domain: Any, *, may_fit: boo
     ramp = ramp_for(among, lower_is_better=metric.column.better == "lower", domain=domain)
     known = any(math.isfinite(value) for value in among)
     return _LEGEND.format(
-        which="the fastest" if metric.of_fastest else "the best",
+        which="the fastest" if (is_fastest := metric.ranked_by == "sample_rate") else "the best",
+        star="fastest" if is_fastest else "best",
         unit=markup.in_unit(scale.unit),
         colours=markup.ramp(*ramp.ends(scale)) if known else "",
         may_fit=f"<span>{markup.MAY_FIT}</span>" if may_fit else "",
@@ -320,18 +328,18 @@ def _draw_difference_map(view: CompareView, sides: list[Side]) -> None:
 
 
 def _draw_best(view: CompareView, sides: list[Side]) -> None:
-    """Draw the best execution of each scenario: results, and the choices in which they differ."""
+    """Draw the compared execution of each scenario: results, and the choices in which they differ."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Executions compared", "choices that are the same in all are left out"))
         st.space("stretch")
         draw_download(
             "Tables",
-            lambda: comparison_tables.file(sides, view.metric_of(sides[0])),
+            lambda: comparison_tables.archive_tables(sides, view.metric_of(sides[0])),
             file_name(sides[0].scenario, "_compared.csv.zip"),
             "application/zip",
             key="compare_tables",
-            help="What differs, the best executions and the best of every cell: CSV files in a zip archive, with every "
-            "scenario whole.",
+            help="What differs, the executions compared and the best of every cell: CSV files in a zip archive, with "
+            "every scenario whole.",
         )
     with st.container(horizontal=True, gap="small"):
         for side in sides:

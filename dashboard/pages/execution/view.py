@@ -63,10 +63,10 @@ _EXPOSED: Final = (
 )
 _OTHERS: Final = {
     "": "nothing",
-    "best": "the best of all",
-    "cell": "the best of its cell",
-    "plain": "the best without offload",
-    "kept": "the best without recompute",
+    "best": "the fastest of all",
+    "cell": "the fastest of its cell",
+    "plain": "the fastest without offload",
+    "kept": "the fastest without recompute",
 }
 _UNTOLD: Final = 0.1
 """Share of a difference that its explanation may leave out."""
@@ -101,7 +101,7 @@ def parse(exploration: Exploration) -> ExecutionView:
     reader.read("block")
     reader.fields["figure"] = parse_figure()
     figures = parse_figures()
-    chosen = subject(exploration, shared, figures.question)
+    chosen = subject(exploration, shared, figures, "execution")
     fields = {**reader.fields, **parse_measured("execution")}
     return ExecutionView(exploration, state.theme_mode(), chosen, shared, figures, fields)
 
@@ -160,7 +160,7 @@ def _draw_head(exploration: Exploration, chosen: Subject, which: str) -> dict[st
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head(execution_name(chosen.row), _describe_rank(exploration, chosen)))
         if chosen.runs:
-            others = accuracy.ties(exploration, chosen.row) if chosen.why == "best of all" else None
+            others = accuracy.ties(exploration, chosen.row) if chosen.why == "fastest of all" else None
             uncertainty.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
         other = _choose_other(exploration, chosen, which)
         _draw_json(exploration, chosen)

@@ -337,7 +337,8 @@ def pair_legend(axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[i
     """Returns the caption line under a map along any axes."""
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "all other choices"
-    parts = [f"Each cell: the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
+    best = "fastest" if metric.ranked_by == "sample_rate" else "best"
+    parts = [f"Each cell: the {best} of {among}{in_unit(unit)}.", f"★ {best} of {'these' if filtered else 'all'}"]
     if cells["may_fit"].any():
         parts.append(MAY_FIT)
     if not numbered(cells, narrow=is_narrow()):

@@ -14,16 +14,14 @@ from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.charts.execution.memory_bars import tier_pieces
 from dashboard.charts.execution.time_bar import time_pieces
 from dashboard.charts.explored.histogram import histogram
-from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
 from dashboard.pages.explore.asked import ExploreView
+from dashboard.pages.explore.cell_limits import draw_limits, draw_nothing_fits
 from dashboard.queries import accuracy, explorations, prefetch
 from dashboard.queries.economics import Metric, derived_quantity, mfu_label, told, utilisation
 from dashboard.queries.executions import evaluated, faster_than
 from dashboard.queries.figures import WORKING, ChosenExecution, choose_execution, choose_in_cell, role_words
 from dashboard.queries.filters import Filter
-from dashboard.queries.memory_requirements import REMEDIES
-from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
@@ -34,7 +32,6 @@ from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.filters.popover import where_of
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, placed, recomputed
-from dashboard.words.markdown import literal
 from dashboard.words.names import cell_name, in_sentence
 from dashboard.words.numbers import Quantity, count, decimals_for, format_value, percent, quantity, scale_for
 from engine import Exploration
@@ -95,9 +92,9 @@ def panel(
         )
         _draw_feasible(exploration, metric, group, asked, again, short=short)
         if not short:
-            _draw_limits(exploration, cell)
+            draw_limits(exploration, cell)
     else:
-        _fits_not(exploration, row, cell, again)
+        draw_nothing_fits(exploration, row, cell, again)
 
 
 def rate_fact(found: Quantity, usual: str, per: str = "") -> tuple[str, str]:
@@ -125,7 +122,7 @@ def _draw_feasible(
     scenario, shared = exploration.scenario, asked.shared
     tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
     fastest = group._replace(id=tie.id)
-    chosen = _choose(exploration, metric, fastest, asked, 0.0 if short else patience_s())
+    chosen = _choose_of_group(exploration, metric, fastest, asked, 0.0 if short else patience_s())
     if chosen.is_pending:
         st.caption(WORKING)
         if not short:
@@ -187,7 +184,9 @@ def _draw_feasible(
     st.caption(_explain_speed(exploration, metric, execution, " without filters" if filtered else ""))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
     which = (
-        _describe_role(exploration, asked, chosen, is_fastest, f"best by {in_sentence(rank.label)}")
+        _describe_role(
+            exploration, asked, chosen, is_fastest=is_fastest, otherwise=f"best by {in_sentence(rank.label)}"
+        )
         if own
         else ("your execution" if yours == int(execution["id"]) else "selected below")
     )
@@ -210,7 +209,7 @@ def _draw_feasible(
         launch.popover(scenario, execution, "explore_launch", plain=True, is_current=True)
 
 
-def _choose(
+def _choose_of_group(
     exploration: Exploration, metric: Metric, group: explorations.Group, asked: ExploreView, patience: float | None
 ) -> ChosenExecution:
     """Return the execution of a group whose figures are shown; none if the map ranks by another figure than throughput,
@@ -229,14 +228,16 @@ def _choose(
 
 
 def _describe_role(
-    exploration: Exploration, asked: ExploreView, chosen: ChosenExecution, is_fastest: bool, otherwise: str
+    exploration: Exploration, asked: ExploreView, chosen: ChosenExecution, *, is_fastest: bool, otherwise: str
 ) -> str:
-    """Return the role of the shown execution: "recommended", "recommended here", "recommended, fastest here".
+    """Return the role of the shown execution: "fastest here", "recommended", "recommended here, fastest here".
 
     otherwise: words for the best by the figure of the map.
     """
-    if chosen.shown is None or chosen.shown.figures_of == "fastest":
+    if chosen.shown is None:
         return otherwise
+    if chosen.shown.figures_of == "fastest":
+        return role_words(chosen.shown, "here")
     of_all = choose_execution(exploration, asked.figures.question, where_of(asked.filters), patience_s=0.0).shown
     of = "of all" if of_all is not None and of_all.id == chosen.shown.id else "here"
     return f"{role_words(chosen.shown, of)}{', fastest here' if is_fastest else ''}"
@@ -373,7 +374,7 @@ def _draw_executions(
 
     numbers = [row["id"] for row in top]
 
-    def picked() -> None:  # small closure: Streamlit keeps it for every key
+    def select_picked() -> None:  # small closure: Streamlit keeps it for every key
         rows = st.session_state[key]["selection"]["rows"]
         state.select(numbers[rows[0]] if rows else None)
         again()
@@ -383,7 +384,7 @@ def _draw_executions(
     st.dataframe(
         pd.DataFrame(shown),
         key=key,
-        on_select=picked,
+        on_select=select_picked,
         selection_mode="single-row",
         hide_index=True,
         height=212,
@@ -417,110 +418,3 @@ def _draw_links(execution: Mapping[str, Any] | None, members: Sequence[Filter] =
             else:
                 state.select(int(execution["id"]))
             st.switch_page(page_links.target(name))
-
-
-def _draw_limits(exploration: Exploration, cell: tuple[int, int]) -> None:
-    """Draw the reasons why other executions of the cell cannot run."""
-    found = explorations.reasons_in_cell(exploration, cell)
-    if found:
-        st.html(head("What limits the rest") + chips([(label_of(code), count(n)) for code, n in found.items()]))
-    else:
-        st.caption("Every execution of this cell runs.")
-
-
-def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int], again: Callable[[], None]) -> None:
-    """Draw why nothing in a cell runs, and the nearest change that would help."""
-    scenario = exploration.scenario
-    nearest = explorations.least_demanding(exploration, cell)
-    capacity = scenario.system.mem1.capacity_gib * GIB
-    execution = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
-    other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution is not the one shown
-    st.markdown(f"**{literal(str(row['reason_text']) or 'Nothing fits.')}**")
-    if execution is not None:
-        first, second = tier_pieces(execution)
-        least = "Least HBM without more host memory" if other else "The least demanding execution, HBM"
-        bars = memory_bar(first, capacity, least)
-        if sum(second.values()) > 0:
-            bars += memory_bar(second, scenario.system.mem2.capacity_gib * GIB, "Host memory")
-        present = [kind for kind in MEMORY_KINDS if first.get(kind.key, 0) > 0 or second.get(kind.key, 0) > 0]
-        st.html(bars + legend(present) + head("That execution") + chips(choices(execution, scenario.system)))
-        if other:
-            need = format_value("proc_mem_tier1_cap_req", execution["proc_mem_tier1_cap_req"])
-            st.caption(
-                "The nearest execution lacks host memory. Of those whose offloaded data host memory holds, this one "
-                f"needs the least HBM: {need}."
-            )
-    found = explorations.reasons_in_cell(exploration, cell)
-    st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
-    with st.container(gap=None):
-        st.html(head("What would make it fit"))
-        _draw_remedies(exploration, row, cell, nearest, again)
-
-
-def _draw_remedies(
-    exploration: Exploration,
-    row: Any,
-    cell: tuple[int, int],
-    nearest: tuple[int, str] | None,
-    again: Callable[[], None],
-) -> None:
-    system = exploration.scenario.system
-    cells = exploration.by_pair()
-    fitting = cells[cells["feasible"] > 0]
-    ways = 0
-    for axis, other, short in (("pipeline_par", "tensor_par", "PP"), ("tensor_par", "pipeline_par", "TP")):
-        mine, kept = (cell[1], cell[0]) if axis == "pipeline_par" else (cell[0], cell[1])
-        line = fitting[(fitting[other] == kept) & (fitting[axis] > mine)]
-        if len(line):
-            target = line.sort_values(axis).iloc[0]
-            pair = int(target["tensor_par"]), int(target["pipeline_par"])
-            st.button(
-                f"{short} {int(target[axis]):,} instead of {mine:,}",
-                icon=":material/arrow_forward:",
-                type="tertiary",
-                key=f"remedy_{axis}",
-                on_click=_open_cell,
-                args=(pair, again),
-            )
-            ways += 1
-    if not pd.isna(row["shortfall_bytes"]):
-        tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
-        needs = [
-            f"{format_value('proc_mem_tier1_cap_req', have.capacity_gib * GIB + float(row[name]))} of {kind}"
-            for kind, have, name in tiers
-            if float(row[name]) > 0
-        ]
-        st.markdown(f":small[:material/arrow_forward: GPUs with at least {' and '.join(needs)}]")
-        for (kind, have, _), name in zip(tiers, ("hbm_alone_bytes", "host_alone_bytes"), strict=True):
-            if float(row[name]) > float(row["shortfall_bytes"]):  # not NaN, and not the requirement above
-                alone = format_value("proc_mem_tier1_cap_req", have.capacity_gib * GIB + float(row[name]))
-                st.markdown(f":small[:material/arrow_forward: or with at least {alone} of {kind} alone]")
-        ways += 1
-    for word in (nearest[1] if nearest is not None else "").split(" or "):
-        fields = REMEDIES.get(word)
-        if fields is not None:
-            st.button(
-                f"Allow {word}, which the limits exclude",
-                icon=":material/arrow_forward:",
-                type="tertiary",
-                key=f"remedy_{word}",
-                on_click=_lift_limits,
-                args=(fields,),
-            )
-            ways += 1
-    if not ways:
-        st.caption("No change of one degree helps; fewer limits or other networks might.")
-
-
-def _open_cell(cell: tuple[int, int], again: Callable[[], None]) -> None:
-    """Open another cell."""
-    state.select_cell(*cell)
-    again()
-
-
-def _lift_limits(fields: tuple[str, ...]) -> None:
-    """Lift the limits on some fields."""
-    state.change_scenario(
-        lambda now: altered(now, limits={name: limit for name, limit in now.field_limits.items() if name not in fields})
-    )
-    st.rerun()  # the whole page, not this part of it

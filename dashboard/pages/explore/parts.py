@@ -31,12 +31,11 @@ from dashboard.pages.explore.tables import cells_table, pairs_table
 from dashboard.queries.economics import Metric
 from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, cells_of, in_cell
-from dashboard.queries.figures import WORKING, ChosenExecution, choose_execution, wait_for_advice
+from dashboard.queries.figures import WORKING, ChosenExecution, choose_execution
 from dashboard.queries.filters import Filter
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import menus, recommended
 from dashboard.widgets.chart import clicked, show
-from dashboard.widgets.figures import patience_s, watch_figures
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.staged_rendering import Stage
@@ -245,12 +244,8 @@ def _draw_map(exploration: Exploration, view: MapView) -> None:
 
 def _draw_band(exploration: Exploration, view: MapView) -> None:
     asked, shown = view.asked, view.chosen.shown
-    question = asked.figures.question
-    if view.chosen.is_pending or wait_for_advice(exploration, question, view.where, patience_s=patience_s()) is None:
-        recommended.waiting_band("explore", asked.figures, asked.shared, st.rerun)
-        if not view.chosen.is_pending:  # the page shows the fastest meanwhile
-            advised = question.model_copy(update={"figures_of": "recommended"})
-            watch_figures(exploration, advised, view.where, None, ("explore_band",), "band_figures")
+    if view.chosen.is_pending:  # the headline says so, and the page watches for it
+        recommended.waiting_band("explore", asked.figures, asked.shared, st.rerun, note="")
         return
     own = shown.id if asked.shared.cell is None and shown is not None else None
     recommended.band(
@@ -261,6 +256,7 @@ def _draw_band(exploration: Exploration, view: MapView) -> None:
         asked.shared.id if asked.shared.id is not None else own,
         view.where,
         st.rerun,
+        parts=("explore_band",),
     )
 
 
@@ -319,7 +315,7 @@ def _map_of_all(exploration: Exploration, view: MapView) -> None:
         map_legend(
             exploration.scenario.num_procs,
             unit,
-            fastest=metric.of_fastest,
+            fastest=metric.ranked_by == "sample_rate",
             runs=runs,
             numbered=is_drawable(chart.drawing) or not len(cells),
             may_fit=bool(cells["may_fit"].any()),
@@ -339,11 +335,11 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
     axes, metric, cells = view.axes, view.metric, view.cells
     networks = network_names(exploration.scenario.system)
 
-    def picked(at: str, execution: int) -> None:
+    def select_group(at: str, execution: int) -> None:
         pick_group((exploration, *view.others), axes, at, execution, metric, view.where)
 
     if view.asked.is_table:
-        pairs_table(cells, metric, axes, picked, networks)
+        pairs_table(cells, metric, axes, select_group, networks)
     elif len(cells):
         across, up, third = axes.columns
         chart = best_map(
@@ -359,11 +355,11 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
             networks=networks,
         )
 
-        def picked_mark() -> None:
+        def select_mark() -> None:
             if found := clicked("explore_pairs"):
-                picked(*found)
+                select_group(*found)
 
-        show(chart, "explore_pairs", on_click=picked_mark)
+        show(chart, "explore_pairs", on_click=select_mark)
         st.html(pair_legend(axes, cells, metric, view.facets, filtered=bool(view.where)))
 
 

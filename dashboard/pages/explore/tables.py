@@ -34,7 +34,7 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
     )
     digits = decimals_for(cells["value"], scale)
 
-    def picked() -> None:
+    def select_picked() -> None:
         rows = st.session_state["explore_cells"]["selection"]["rows"]
         if rows:
             state.select_cell(int(shown["TP"].iloc[rows[0]]), int(shown["PP"].iloc[rows[0]]))
@@ -42,7 +42,7 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
     st.dataframe(
         shown,
         key="explore_cells",
-        on_select=picked,
+        on_select=select_picked,
         selection_mode="single-row",
         hide_index=True,
         height=560,
@@ -87,7 +87,7 @@ def pairs_table(
         }
     )
 
-    def picked() -> None:
+    def select_picked() -> None:
         rows = st.session_state["explore_pairs_table"]["selection"]["rows"]
         if rows:
             pick(str(cells["at"].iloc[rows[0]]), int(cells["id"].iloc[rows[0]]))
@@ -95,7 +95,7 @@ def pairs_table(
     st.dataframe(
         shown,
         key="explore_pairs_table",
-        on_select=picked,
+        on_select=select_picked,
         selection_mode="single-row",
         hide_index=True,
         height=560,

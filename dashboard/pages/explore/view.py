@@ -93,9 +93,9 @@ def draw_headline(
 ) -> list[Tile]:
     """Draws the headline figures; returns the figures to draw below the map of a narrow window.
 
-    shown: the execution. fastest: best throughput [samples/s]. ties: number of executions with exactly that, including
-    it. where: conditions met by `shown` and the counted executions; left: number of executions that meet them; fitting:
-    number of their cells.
+    shown: the execution. fastest: throughput of the fastest [samples/s]. ties: number of executions with exactly that,
+    including it. where: conditions met by `shown` and the counted executions. left: number of executions that meet
+    them. fitting: number of their cells.
     """
     scenario, best = exploration.scenario, shown.execution
     rate, training = float(best["sample_rate"]), bool(best["training"])
@@ -112,7 +112,7 @@ def draw_headline(
     total_efficiency = by_name("total_efficiency")
     tiles = [
         Tile(
-            "Best throughput" if is_fastest else "Throughput",
+            "Throughput",
             format_value("sample_rate", rate),
             f"{told(scenario, 'tokens_per_gpu', rate)} per GPU{f' · {ties:,} tied' if is_fastest and ties > 1 else ''}",
             formula="batch ÷ step time. Of executions that tie exactly the simplest is shown: the fewest offloads, "
@@ -361,7 +361,7 @@ def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str
 
     widget = key_for("_metric_list", key)
 
-    def picked() -> None:
+    def select_picked() -> None:
         state.set_url_value("metric", given(widget))
 
     words = names_of(exploration, known)
@@ -370,7 +370,7 @@ def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str
         list(known),
         list(known).index(key),
         key=widget,
-        on_change=picked,
+        on_change=select_picked,
         format_func=lambda name: words[name],
         help=f"{literal(known[key].column.description)}\n\n{ABOUT}",
     )
@@ -382,7 +382,7 @@ def _pick_cell(exploration: Exploration, now: tuple[int, int] | None) -> None:
     names = sorted({(cell.tensor_par, cell.pipeline_par) for cell in cells})
     key = key_for("_pick_cell", now)
 
-    def picked() -> None:
+    def select_picked() -> None:
         value = given(key)
         if value is None:
             state.select_cell(None)
@@ -394,7 +394,7 @@ def _pick_cell(exploration: Exploration, now: tuple[int, int] | None) -> None:
         names,
         None if now is None else names.index(now),
         key=key,
-        on_change=picked,
+        on_change=select_picked,
         placeholder="the best",
         format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}",
     )

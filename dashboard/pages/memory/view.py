@@ -74,7 +74,7 @@ def render(view: MemoryView) -> None:
     exploration, mode = view.exploration, view.mode
     needs = _memory_needs(exploration, exploration.key)
     chosen = _nearest_in_cell(exploration, needs, view.selection) or subject(
-        exploration, view.selection, view.figures.question
+        exploration, view.selection, view.figures, PAGE_NAME
     )
     if chosen is None:
         nothing_runs(exploration, "memory")

@@ -25,11 +25,12 @@ from dashboard.queries import accuracy
 from dashboard.queries.compared_scenarios import Member
 from dashboard.queries.economics import Metric
 from dashboard.queries.executions import evaluated
-from dashboard.queries.figures import choose_execution
+from dashboard.queries.figures import WORKING, choose_execution
 from dashboard.queries.filters import Filter, asked_of
 from dashboard.queries.pareto_fronts import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.compared_scenarios import members
+from dashboard.widgets.figures import patience_s, watch_figures
 from dashboard.widgets.filters import chips
 from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.filters.popover import bar, matching, relaxations, where_of
@@ -146,17 +147,23 @@ def _draw_page(exploration: Exploration, view: ParetoView) -> None:
     if not len(found):
         st.info("No execution has values for all selected metrics.", icon=":material/info:")
         return
-    shown = choose_execution(exploration, view.figures.question).shown
+    figures = view.figures.question
+    starred = choose_execution(exploration, figures, patience_s=patience_s())  # a front does not wait for its star
+    shown = starred.shown
     chosen = _chosen_id(found, view.shared.id, shown)
     with answer or nullcontext():
         _draw_strip(exploration, found, axes, left)
     beside, right = st.columns([1.86, 1], gap="medium")
     with beside:
         _draw_plot(exploration, found, picked, behind, chosen, mode, others, shown)
+        if starred.is_pending:
+            st.caption(f"{WORKING} Its star follows.")
     with right.container(border=True, gap="xsmall", key="pareto_panel"):
         panel(exploration, found, axes, chosen)
     side_by_side(found, axes, others, chosen)
     table_of(exploration, found, axes, filters, view.fields["columns"])
+    if starred.is_pending:
+        watch_figures(exploration, figures, (), None, (), "pareto_figures")
 
 
 class _Picked(NamedTuple):

@@ -7,7 +7,6 @@ figures.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -15,18 +14,24 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
+from engine.columns import ALL_FIELDS, by_name, called
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import (
     DATATYPES,
-    FULLY_SHARDED,
     NOT_READ,
     layer_rules,
     tensor_rules,
-    zero_rules,
 )
 from engine.cost_models.calibrated.layout_choice import layouts_tried
+from engine.cost_models.calibrated.modes import (
+    FIELDS_OF_A_MODE,
+    FURTHER_DEGREES,
+    PIPELINE,
+    REPLICAS,
+    TENSOR,
+    list_modes,
+)
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
 from engine.cost_models.calibrated.physics.pipeline.layouts import blocks_of_chunks, pattern_of, work_of
@@ -40,13 +45,12 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import (
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Ints
-from engine.executions.codes import OFFLOADS
 from engine.executions.frameworks.contract import LaunchSubject
 from engine.executions.frameworks.registry import FRAMEWORK_RULES
 from engine.executions.limits import FRAMEWORK, LimitError, permits
-from engine.executions.rules import mode_rules, tokens_undivided
+from engine.executions.rules import tokens_undivided
 from engine.space.framework_cells import cells_of_framework
-from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
+from engine.space.space import MOST_CELLS, Cell, Modes, Space, divisors
 from hardware import Calibration, System
 from models import Model, datatypes
 
@@ -96,19 +100,9 @@ COVERED: dict[str, str] = {
 }
 """Values tried of each field without limits; other fields are as in Calculon's space."""
 
-FURTHER_DEGREES = ("context_par", "expert_par", "expert_tensor_par")
-"""Extensions that cells tell apart, not modes."""
-
 OFFERED = (ONE_F_ONE_B, INTERLEAVED, COMBINED)
 """Schedules tried without a limit: the schedules of Megatron-LM, whose software facts are the defaults of
 executions."""
-
-FIELDS_OF_A_MODE: tuple[str, ...] = (
-    *MODE_FIELDS,
-    *(column.name for column in EXTENSIONS if column.name not in (*FURTHER_DEGREES, "schedule", "stage_layout")),
-)
-TENSOR, PIPELINE, REPLICAS = 4, 2, 1
-"""Bits of a cell's kind."""
 
 
 class CalibratedSpace(Space):
@@ -182,7 +176,7 @@ class CalibratedSpace(Space):
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
                 values.append(tuple(sorted(chosen)) if by_name(name).dtype == "bool" else chosen)
-        return _list_modes(tuple(values), offload, kind, experts)
+        return list_modes(tuple(values), offload, kind, experts)
 
     def _offered_numbers(self, name: str, default: tuple[int, ...]) -> Sequence[int]:
         """Return the numbers of a mode field that a limit chooses from: the register's, and all that it lists.
@@ -224,7 +218,8 @@ class CalibratedSpace(Space):
         allow = {column.name: permits(limits, column.name) for column in ALL_FIELDS}
         placement_limited = any(f"{group}_net" in limits for group in ("tensor_par", "pipeline_par", "data_par"))
         cuts_by_degree = {degree: self._chunks_and_layouts(degree) for degree in divisors(self.num_procs)}
-        cells: list[Cell] = []
+        # All batches are counted before the first cell is made: too many are refused at once, not after a minute.
+        shapes_of_cells: list[tuple[int, int, int, int, list[tuple[int, int]], Sequence[int]]] = []
         tried = 0
         for tensor in divisors(self.num_procs):
             if any(tensor_rules(shapes, tensor).values()) or not allow["tensor_par"](tensor):
@@ -232,8 +227,7 @@ class CalibratedSpace(Space):
             if any(layer_rules(shapes, tensor, 1).values()):
                 continue
             for pipeline in divisors(self.num_procs // tensor):
-                ways_to_cut = cuts_by_degree[pipeline]
-                if not ways_to_cut or not allow["pipeline_par"](pipeline):
+                if not cuts_by_degree[pipeline] or not allow["pipeline_par"](pipeline):
                     continue
                 for context in self._contexts(self.num_procs // tensor // pipeline):
                     if any(layer_rules(shapes, tensor, context).values()):
@@ -246,44 +240,48 @@ class CalibratedSpace(Space):
                         placed = networks_of(self.system, {**degrees, "expert_par": 1, "expert_tensor_par": 1})
                         if not all(allow[name](int(net)) for name, net in placed.items()):
                             continue
-                    ways = self._expert_ways(tensor, context * data)
-                    for batch in self._batches(data):
-                        tried += len(ways)
-                        if tried > MOST_CELLS:
-                            raise LimitError(
-                                f"The limits allow over {MOST_CELLS:,} combinations of parallel degrees and batch "
-                                "(batch_size); give lists or narrower ranges."
-                            )
-                        microbatches = tuple(
-                            size
-                            for size in divisors(batch // data)
-                            if allow["microbatch_size"](size)
-                            and not tokens_undivided(size, model.seq_size, tensor, context)
+                    ways, batches = self._expert_ways(tensor, context * data), self._batches(data)
+                    tried += len(ways) * len(batches)
+                    if tried > MOST_CELLS:
+                        raise LimitError(
+                            f"The limits allow over {MOST_CELLS:,} combinations of parallel degrees and "
+                            f"{called('batch_size')}; give lists or narrower ranges."
                         )
-                        kind = (tensor > 1) * TENSOR + (pipeline > 1) * PIPELINE + (data * context > 1) * REPLICAS
-                        if not microbatches or not len(self.modes[kind]):
-                            continue
-                        counts = tuple(batch // data // size for size in microbatches)
-                        for expert, split in ways:
-                            chunks, schedules, cuts = self._schedules(ways_to_cut, pipeline, counts, expert > 1)
-                            if chunks:
-                                cells.append(
-                                    Cell(
-                                        tensor,
-                                        pipeline,
-                                        data,
-                                        batch,
-                                        chunks,
-                                        microbatches,
-                                        kind,
-                                        1,
-                                        context,
-                                        expert,
-                                        split,
-                                        schedules,
-                                        cuts,
-                                    )
-                                )
+                    shapes_of_cells.append((tensor, pipeline, context, data, ways, batches))
+        cells: list[Cell] = []
+        for tensor, pipeline, context, data, ways, batches in shapes_of_cells:
+            kind = (tensor > 1) * TENSOR + (pipeline > 1) * PIPELINE + (data * context > 1) * REPLICAS
+            if not len(self.modes[kind]):
+                continue
+            for batch in batches:
+                microbatches = tuple(
+                    size
+                    for size in divisors(batch // data)
+                    if allow["microbatch_size"](size) and not tokens_undivided(size, model.seq_size, tensor, context)
+                )
+                if not microbatches:
+                    continue
+                counts = tuple(batch // data // size for size in microbatches)
+                for expert, split in ways:
+                    chunks, schedules, cuts = self._schedules(cuts_by_degree[pipeline], pipeline, counts, expert > 1)
+                    if chunks:
+                        cells.append(
+                            Cell(
+                                tensor,
+                                pipeline,
+                                data,
+                                batch,
+                                chunks,
+                                microbatches,
+                                kind,
+                                1,
+                                context,
+                                expert,
+                                split,
+                                schedules,
+                                cuts,
+                            )
+                        )
         return self._of_framework(tuple(cells))
 
     def _of_framework(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
@@ -403,114 +401,3 @@ def _known_to_run(schedule: int, pipeline: int, chunks: int) -> dict[int, bool]:
     """Return the cached results of `_is_runnable` by number of microbatches; the cells of a space share them in many
     combinations."""
     return {}
-
-
-OF_EXPERTS = ("token_dispatcher", "dispatch_datatype", "expert_imbalance")
-"""Extensions that matter to models with experts only."""
-
-JOINT_FIELDS = FIELDS_OF_A_MODE[: FIELDS_OF_A_MODE.index("attention_kernel") + 1]
-"""Fields whose values exclude each other. The others go with every combination of these, which come first in a mode."""
-MOST_COMBINATIONS = 2**23
-"""Most combinations of the joint fields that are looked through [modes]: some 400 MB. Source: stated by us."""
-MOST_MODES = 2**20
-"""Most modes of cells of a kind [modes]: some 200 MB. Source: stated by us."""
-MOST_SHARED = 2**17
-"""Most combinations of values whose modes are kept for the next space [combinations]: 20 times those without limits.
-Source: stated by us."""
-
-
-def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind: int, experts: bool) -> Modes:
-    """Return all valid and distinct combinations of the values of `FIELDS_OF_A_MODE`, for cells of a kind.
-
-    Spaces of the same few values share their modes, and what the search derives from them; many are not kept.
-    Raises `LimitError` where the limits allow more than memory should hold.
-    """
-    few = math.prod(map(len, values)) <= MOST_SHARED
-    return (_share_modes if few else _build_modes)(values, offload, kind, experts)
-
-
-def _build_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind: int, experts: bool) -> Modes:
-    given = dict(zip(FIELDS_OF_A_MODE, values, strict=True))
-    for name in OFFLOADS:
-        given[name] = tuple(value for value in given[name] if value in offload)
-    joint = {name: given[name] for name in JOINT_FIELDS}
-    _refuse_excess(joint, 1, MOST_COMBINATIONS)
-    kept = _join_fields(tuple(joint.values()), kind)
-    free = {name: each for name, each in given.items() if name not in joint}
-    fixed: dict[str, Any] = {"pipeline_overlap": False} if not kind & PIPELINE else {}
-    if not experts:
-        fixed |= {"expert_overlap": False} | {name: by_name(name).default for name in OF_EXPERTS}
-    for name, only in fixed.items():
-        free[name] = tuple(value for value in free[name] if value == only)
-    found = len(kept["training"])
-    _refuse_excess(free, found, MOST_MODES)
-    places = np.indices([len(each) for each in free.values()]).reshape(len(free), -1)
-    columns = {name: np.repeat(array, places.shape[1]) for name, array in kept.items()}
-    for (name, each), place in zip(free.items(), places, strict=True):
-        array = _field_array(name, each)
-        columns[name] = np.tile((array if array.dtype == bool else array.astype(np.int64))[place], found)
-    columns["fully_sharded"] = columns["zero_stage"] == FULLY_SHARDED
-    return Modes(columns)
-
-
-_share_modes = lru_cache(maxsize=256)(_build_modes)
-
-
-def _refuse_excess(values: Mapping[str, Sequence[Any]], times: int, most: int) -> None:
-    """Raise `LimitError` where values of fields have more combinations than are held, and name the widest fields.
-
-    Args:
-        values: the allowed values of each field.
-        times: combinations of other fields that each of these goes with.
-        most: combinations that are held.
-    """
-    if times * math.prod(map(len, values.values())) <= most:
-        return
-    widest = sorted(values, key=lambda name: -len(values[name]))[:3]
-    raise LimitError(
-        f"The limits allow over {most:,} combinations of fields other than parallel degrees and batch sizes; "
-        f"allow fewer values of {', '.join(widest[:-1])} or {widest[-1]}."
-    )
-
-
-def _field_array(name: str, values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return values of a field as an array [values]: truth, positions of words in their choices, other numbers."""
-    column = by_name(name)
-    numbers = [column.position(value) for value in values] if column.choices else values
-    return np.array(numbers, bool if column.dtype == "bool" else np.int16)  # half of them are let go at once
-
-
-def _join_fields(values: tuple[tuple[Any, ...], ...], kind: int) -> dict[str, npt.NDArray[Any]]:
-    """Return the combinations of the values of `JOINT_FIELDS` that go together, by field [combinations]."""
-    tensor, pipeline, replicas = bool(kind & TENSOR), bool(kind & PIPELINE), bool(kind & REPLICAS)
-    places = np.indices([len(each) for each in values], np.int16).reshape(len(values), -1)
-    columns = {
-        name: _field_array(name, each)[place] for name, each, place in zip(JOINT_FIELDS, values, places, strict=True)
-    }
-
-    def word(name: str, choice: str) -> npt.NDArray[np.bool_]:
-        return np.asarray(columns[name] == by_name(name).choices.index(choice))
-
-    stage, comm = columns["zero_stage"], columns["tensor_par_comm_type"]
-    selective, attention = word("activation_recompute", "attn_only"), word("selective_recompute", "attention")
-    kinds_of_comm = values[JOINT_FIELDS.index("tensor_par_comm_type")]
-    first_comm = by_name("tensor_par_comm_type").choices.index(kinds_of_comm[0]) if kinds_of_comm else -1
-    split = word("tensor_par_comm_type", "p2p_rs_ag")
-    plain_too = "ar" in kinds_of_comm
-    single_replica = np.array(not replicas)
-    broken = [
-        *mode_rules(columns, single_tensor=np.array(not tensor), single_data=single_replica).values(),
-        *zero_rules(columns, single_replica=single_replica, pipelined=np.array(pipeline)).values(),
-    ]
-    valid = (
-        ~np.logical_or.reduce(broken)
-        & ((stage < FULLY_SHARDED) | columns["data_par_overlap"])
-        # Without a group the kinds of communication are one, and without a pipeline so are two of them.
-        & (tensor | (comm == first_comm))
-        & (np.bool_(pipeline or not tensor or not plain_too) | ~split)
-        & np.where(selective, ~attention | word("attention_kernel", "unfused"), attention)
-        & ~(columns["activations_offload"] & word("activation_recompute", "full"))
-        & ((columns["recompute_blocks"] == 0) | word("activation_recompute", "full"))
-    )
-    kept = {name: array[valid] for name, array in columns.items()}
-    return {name: array if array.dtype == bool else array.astype(np.int64) for name, array in kept.items()}

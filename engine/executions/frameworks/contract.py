@@ -21,6 +21,7 @@ from models.layers import LaunchWords
 
 __all__ = [
     "COMBINED",
+    "PLAIN_SCHEDULES",
     "POINT_FIELDS",
     "FrameworkRules",
     "LaunchSubject",
@@ -53,6 +54,7 @@ POINT_FIELDS = (
 """Fields that rules of points read; words as positions."""
 
 COMBINED = by_name("schedule").choices.index("combined_1f1b")
+PLAIN_SCHEDULES = tuple(by_name("schedule").choices.index(word) for word in ("1f1b", "interleaved"))
 
 
 class PointFlags(NamedTuple):

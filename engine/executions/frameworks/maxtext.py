@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.columns import by_name, choice_label
+from engine.columns import choice_label
 from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, NO_OVERLAP, P2P_RS_AG
 from engine.executions.frameworks.contract import (
+    PLAIN_SCHEDULES,
     FrameworkRules,
     LaunchSubject,
     PointFlags,
@@ -21,8 +22,6 @@ from engine.executions.frameworks.contract import (
 from models import datatypes
 
 __all__ = ["MAXTEXT"]
-
-_PLAIN: Final = [by_name("schedule").choices.index(word) for word in ("1f1b", "interleaved")]
 
 
 def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[str, Flags]:
@@ -39,7 +38,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
         "a pipeline of unlike layers": pipelined & (subject.has_pattern or subject.leading_dense_layers > 0),
         "stages of unlike size": pipelined & ((most != least) | (subject.layers % stages != 0)),
         "microbatches in no multiple of the stages": pipelined & (microbatches_of(points) % pipeline != 0),
-        "a schedule other than 1F1B or interleaved": pipelined & ~np.isin(points["schedule"], _PLAIN),
+        "a schedule other than 1F1B or interleaved": pipelined & ~np.isin(points["schedule"], PLAIN_SCHEDULES),
     }
 
 

@@ -18,6 +18,7 @@ from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import ATTENTION_ONLY, FULL, NO_OVERLAP, NONE, P2P_RS_AG, RS_AG
 from engine.executions.frameworks.contract import (
     COMBINED,
+    PLAIN_SCHEDULES,
     FrameworkRules,
     LaunchSubject,
     PointFlags,
@@ -28,7 +29,6 @@ from models import datatypes
 
 __all__ = ["MEGATRON", "MEGATRON_BRIDGE"]
 
-_SCHEDULES: Final = [by_name("schedule").choices.index(word) for word in ("1f1b", "interleaved", "combined_1f1b")]
 _ELSEWHERE: Final = {
     "expert_imbalance": "the router",
     "tensor_par_net": "the order of ranks",
@@ -47,7 +47,8 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject, *, progra
     has_word = datatypes.word_for(program, subject.datatype) is not None
     found = {
         f"the datatype {choice_label('datatype', subject.datatype)}": everywhere & (not has_word),
-        "a schedule other than 1F1B, interleaved or combined 1F1B": ~np.isin(schedule, _SCHEDULES) & (pipeline > 1),
+        "a schedule other than 1F1B, interleaved or combined 1F1B": ~np.isin(schedule, (*PLAIN_SCHEDULES, COMBINED))
+        & (pipeline > 1),
         "interleaving with fewer microbatches than stages": several & (passes < pipeline),
         "combined 1F1B without chunks": (schedule == COMBINED) & (chunks == 1) & (pipeline > 1),
         "combined 1F1B without expert parallelism": (schedule == COMBINED) & (expert == 1),

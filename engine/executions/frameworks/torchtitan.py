@@ -11,6 +11,7 @@ from engine.columns import by_name
 from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, P2P_RS_AG
 from engine.executions.frameworks.contract import (
+    PLAIN_SCHEDULES,
     FrameworkRules,
     LaunchSubject,
     PointFlags,
@@ -22,7 +23,6 @@ from engine.executions.frameworks.contract import (
 __all__ = ["TORCHTITAN"]
 
 _V_SHAPED: Final = [by_name("schedule").choices.index(word) for word in ("zb_v", "dualpipev")]
-_PLAIN: Final = [by_name("schedule").choices.index(word) for word in ("1f1b", "interleaved")]
 _DUAL: Final = by_name("schedule").choices.index("dualpipev")
 
 
@@ -41,7 +41,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
         "whole experts on tensor ranks": (expert == 1) & (split != tensor) & (subject.experts > 0),
         "context parallelism of unlike layers": (context > 1) & subject.has_pattern,
         "a schedule other than 1F1B, interleaved, ZBV or DualPipeV": pipelined
-        & ~np.isin(schedule, (*_PLAIN, *_V_SHAPED)),
+        & ~np.isin(schedule, (*PLAIN_SCHEDULES, *_V_SHAPED)),
         "a pipeline with tied embeddings": pipelined & subject.has_tied_embeddings,
         "a pipeline with few microbatches": pipelined & (passes < least),
         "interleaving in unequal rounds": pipelined & plain & (chunks > 1) & (passes % rounds != 0),

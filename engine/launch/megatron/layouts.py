@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.columns.stage_layouts import StageLayoutError, layout_of_word
-from engine.executions.layer_splits import StageCut, even_cut
+from engine.executions.layer_splits import COUNTED, StageCut, even_cut
 from engine.launch.contract import LaunchError
 
 __all__ = ["ACCOUNTS", "ENDS", "cut_of", "layout_of", "list_of", "options_of"]
 
 MOST_CHUNKS: Final = 2_000
 _LETTERS: Final = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
-_COUNTED: Final = {(True, False): "embedding_counted", (False, True): "loss_counted", (True, True): "both_counted"}
+_WORD_OF_COUNTED: Final = {counted: word for word, counted in COUNTED.items()}
 ACCOUNTS: Final = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
 ENDS: Final = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
 
@@ -60,9 +60,8 @@ def cut_of(cut: StageCut, pipeline: int, layout: str) -> dict[str, Any]:
         return {}
     found, chunks = layout_of_word(layout), len(cut.blocks) // pipeline
     virtual = {"num_virtual_stages_per_pipeline_rank": chunks} if chunks > 1 else {}
-    if layout in _COUNTED.values():
-        which = next(pair for pair, word in _COUNTED.items() if word == layout)
-        return virtual | {name: True for name, on in zip(ACCOUNTS, which, strict=True) if on}
+    if layout in COUNTED:
+        return virtual | {name: True for name, on in zip(ACCOUNTS, COUNTED[layout], strict=True) if on}
     if found.first is not None or found.last is not None:
         given = zip(ENDS, (found.first, found.last), strict=True)
         return virtual | {name: number for name, number in given if number is not None}
@@ -113,9 +112,9 @@ def layout_of(arguments: Mapping[str, Any], layers: int | None, pipeline: int, c
     if all(counted) and layers is not None:
         stages = pipeline * chunks
         # Both counted is what even stages come to where layers + 2 divide and layers do not.
-        return None if layers % stages and (layers + 2) % stages == 0 else _COUNTED[counted]
+        return None if layers % stages and (layers + 2) % stages == 0 else _WORD_OF_COUNTED[counted]
     if any(counted):
-        return _COUNTED[counted]
+        return _WORD_OF_COUNTED[counted]
     ends = [
         f"{word}_{int(arguments[name])}"
         for word, name in zip(("first", "last"), ENDS, strict=True)

@@ -259,7 +259,8 @@ def opened(app: AppTest, content: Any) -> AppTest:
 
 
 def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
-    app = opened(page({"compare_d": "~procs:8", "compare_pair": "AD"}), document())
+    before = {"compare_d": "~procs:8", "compare_pair": "AD", "whatif_changes": "procs:8"}
+    app = opened(page(before), document())
     told = " ".join(str(element.value) for element in (*app.markdown, *app.caption))
     assert "**A** · GPT\\-3 13B" in told
     assert "**B** · A with HBM bandwidth" in told
@@ -273,7 +274,7 @@ def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
         **{name: text for name, text in link().items() if name != "map_x"},
         **scenario_parameters.parameters_of(first()),
     }
-    assert not {"compare_d", "compare_pair"} & set(app.session_state["_url"])  # of what was compared before
+    assert not set(before) & set(app.session_state["_url"])  # neither what was compared before, nor its what-if
 
 
 @pytest.mark.parametrize("name", ["five", "a comparison inside", "newer", "script"])

@@ -12,7 +12,7 @@ import pandas as pd
 
 import engine
 from dashboard.files import comparison_report
-from dashboard.files.comparison_tables import file, sides_of
+from dashboard.files.comparison_tables import archive_tables, sides_of
 from dashboard.link.comparison import Comparison
 from dashboard.queries.economics import metrics
 from dashboard.queries.nearest_fit import short_of
@@ -63,7 +63,7 @@ def test_the_report_of_a_comparison_holds_every_scenario() -> None:
 def test_the_tables_of_a_comparison_come_back() -> None:
     _, found = compared()
     sides = sides_of("ABCD", found)
-    with zipfile.ZipFile(io.BytesIO(file(sides, metrics(found[0].scenario)["sample_rate"]))) as packed:
+    with zipfile.ZipFile(io.BytesIO(archive_tables(sides, metrics(found[0].scenario)["sample_rate"]))) as packed:
         about = json.loads(packed.read("about.json"))
         tables = {name: pd.read_csv(packed.open(name)) for name in about["files"]}
     assert tables["best.csv"]["scenario"].tolist() == ["A", "B", "C"]

@@ -96,7 +96,7 @@ def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_un
     assert best is not None
     text = html(app)
     value = format_value("sample_rate", best["sample_rate"])
-    assert f'aria-label="Best throughput {value}' in text
+    assert f'aria-label="Throughput {value}' in text
     assert f'aria-label="Feasible {count(direct.feasible)}' in text
     assert len(map_values(app)) == len(direct.by_cell().drop_duplicates(["tensor_par", "pipeline_par"]))
     assert any("378,108 executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
@@ -181,7 +181,7 @@ def test_changing_the_model_explores_the_other_model() -> None:
         )
     )
     assert other.best is not None
-    assert f'aria-label="Best throughput {format_value("sample_rate", other.best["sample_rate"])}' in html(app)
+    assert f'aria-label="Throughput {format_value("sample_rate", other.best["sample_rate"])}' in html(app)
     assert app.query_params["model"] == "gpt3-6.7B"
 
 

@@ -70,7 +70,7 @@ def test_filters_narrow_map_strip_panel_and_costs() -> None:
     left = found.rows.count(LEAN_CONDITIONS)
     assert 0 < left < found.feasible
     text = html(app)
-    assert f'aria-label="Best throughput {format_value("sample_rate", best["sample_rate"])}' in text
+    assert f'aria-label="Throughput {format_value("sample_rate", best["sample_rate"])}' in text
     assert f'aria-label="Meet the filters {count(left)}' in text
     assert f"TP {best['tensor_par']} × PP {best['pipeline_par']}" in text
     assert f"{count(left)} of {count(found.feasible)} that run" in words(app)
@@ -130,7 +130,7 @@ def test_filters_that_nothing_meets_name_what_binds_and_offer_the_nearest_relaxa
     again(app, found)
     best = found.rows.top(1, where=[StoreCondition("activation_recompute", "=", "none")])["sample_rate"][0].as_py()
     assert app.session_state["_url"]["results_where"] == f"activation_recompute:none;sample_rate:{best!r}.."
-    assert f'aria-label="Best throughput {format_value("sample_rate", best)}' in html(app)
+    assert f'aria-label="Throughput {format_value("sample_rate", best)}' in html(app)
 
 
 def test_filters_that_exclude_each_other_can_be_cleared() -> None:

@@ -8,6 +8,7 @@ import html as markup
 import json
 import re
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,8 @@ from typer.testing import CliRunner
 from dashboard.files import report
 from dashboard.link.figures import FiguresLink
 from dashboard.queries.accuracy import doubts
-from dashboard.queries.recommendation import advice, workers
+from dashboard.queries.figures import WORKING
+from dashboard.queries.recommendation import begin_advice, workers
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.numbers import format_value
 from engine import Exploration, Scenario, explore_scenario
@@ -33,7 +35,7 @@ from tests.dashboard.page_runs import again, figure, html, plainly, run
 from tests.dashboard.server import own_server
 
 CHOICES = ("recommended", "fastest")
-ONE_NAME = {"Best throughput": "Throughput", "HBM per GPU": "HBM", "HBM needed": "HBM"}
+ONE_NAME = {"HBM per GPU": "HBM", "HBM needed": "HBM"}
 """Labels of one figure on several pages."""
 STATISTICS = {"Step time": "total_time", "Throughput": "sample_rate", "HBM": "proc_mem_tier1_cap_req"}
 
@@ -76,7 +78,7 @@ def told_by(page: str, choice: str) -> str:
 def tiles_of(page: str, choice: str) -> Mapping[str, str]:
     """Headline figures of a page by label."""
     labels = "|".join((*ONE_NAME, *STATISTICS, "MFU, causal", "1 T tokens take", "Host memory"))
-    found = re.findall(rf'aria-label="(?:A · )?({labels}|best throughput|throughput) ([^",]*)', told_by(page, choice))
+    found = re.findall(rf'aria-label="(?:A · )?({labels}|throughput) ([^",]*)', told_by(page, choice))
     tiles = {}
     for label, value in found:
         label = label[:1].upper() + label[1:]
@@ -149,16 +151,41 @@ def test_a_map_is_there_while_the_recommendation_is_worked_out() -> None:
             assert 'aria-label="Throughput –' in html(app)
             assert "TP 2 × PP 1" in html(run("explore", explored(), {**link, "cell": "2x1"}))  # a click is answered
             fast = run("explore", explored(), {**link, "figures": "fastest"})
-            assert f'aria-label="Best throughput {best}' in html(fast)
+            assert f'aria-label="Throughput {best}' in html(fast)
         finally:
             free.set()
         assert all(each.result() for each in busy)
-        found = advice(explored(), FiguresQuestion(headroom=0.03)).execution
+        found = begin_advice(explored(), FiguresQuestion(headroom=0.03)).result().execution
         again(app, explored())
     assert found is not None
     value = format_value("total_time", found["total_time"])
     assert f'aria-label="Step time {value}' in html(app)
     assert "being worked out" not in html(app)
+
+
+def test_no_page_keeps_a_reader_waiting_for_the_recommendation() -> None:
+    free, link = threading.Event(), {"recommended_headroom": "4", "compare_b": "~hbm_bandwidth:6144"}
+    pages = ("execution", "memory", "compare", "pareto", "explore")
+    with own_server(None, PATIENCE=0):
+        until, ready = time.monotonic() + 60, ""
+        while "B · throughput" not in ready and time.monotonic() < until:  # B is explored meanwhile
+            ready = html(run("compare", explored(), {**link, "figures": "fastest"}))
+        busy = [workers.submit(free.wait, 60) for _ in range(2)]
+        link["recommended_headroom"] = "5"
+        try:
+            for page in pages:
+                app = run(page, explored(), link)
+                captions = " ".join(each.value for each in app.caption)
+                assert WORKING in html(app) + captions, page
+                offered = [each.label for each in app.button] + [
+                    one for each in app.button_group for one in each.options
+                ]
+                assert {"Show the fastest", "Fastest"} & set(offered), page
+                fast = run(page, explored(), {**link, "figures": "fastest"})
+                assert execution_name(expected("fastest")) in html(fast) + " ".join(each.value for each in fast.caption)
+        finally:
+            free.set()
+        assert all(each.result() for each in busy)
 
 
 def test_the_recommended_of_a_cell_is_the_best_choice_within_it() -> None:
@@ -183,9 +210,8 @@ def test_the_report_of_a_scenario_has_the_figures_of_its_pages(choice: str) -> N
     row, labels = expected(choice), tiles_of("execution", choice)
     assert f'aria-label="Step time {labels["Step time"]}' in told
     assert f'aria-label="HBM per GPU {labels["HBM"]}' in told
-    label, role = ("Throughput", "recommended") if choice == "recommended" else ("Best throughput", "best")
-    assert f'aria-label="{label} {plainly(format_value("sample_rate", row["sample_rate"]))}' in told
-    assert f"The {role} execution" in told
+    assert f'aria-label="Throughput {plainly(format_value("sample_rate", row["sample_rate"]))}' in told
+    assert f"The {choice} execution" in told
     assert f"<td>{execution_name(row)}</td>" in told
     for each in doubts(explored().scenario, row):
         assert plainly(each) in told

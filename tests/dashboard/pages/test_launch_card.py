@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
@@ -9,6 +10,9 @@ from dashboard.link.scenario_parameters import read_scenario
 from dashboard.queries.tie_breaking import plainest
 from engine import launch
 from engine.executions.execution_names import execution_name
+from engine.questions.documents.explorations import FiguresQuestion
+from engine.questions.shown_executions import find_shown
+from engine.recommendation.shown import FIGURES_OF, FiguresOf
 from tests.dashboard.page_runs import again, exploration, plainly, run
 
 KEY = "execution_launch"
@@ -51,22 +55,29 @@ def told(app: AppTest) -> str:
     return " ".join(plainly(each.value) for each in (*app.markdown, *app.caption, *app.info)).replace("\\", "")
 
 
-def test_a_card_offers_the_best_that_the_framework_runs() -> None:
+@pytest.mark.parametrize("figures", FIGURES_OF)
+def test_a_card_offers_the_execution_of_the_framework_that_pages_show(figures: FiguresOf) -> None:
     scenario = read_scenario({**CALIBRATED, "limits": "tensor_par:2,4"}).scenario
     found = engine.explore_scenario(scenario, workers=1)
-    cost = launch.find_framework_cost(scenario, "deepspeed")
-    assert cost.best is not None
-    assert cost.obstacles
-    app = run("execution", found, {"figures": "fastest"})
+    own = launch.with_framework(scenario, "deepspeed")
+    shown, other = (
+        find_shown(own, FiguresQuestion(figures_of=each)) for each in sorted(FIGURES_OF, key=lambda it: it != figures)
+    )
+    assert shown is not None
+    assert other is not None
+    assert shown.id != other.id
+    fastest = launch.find_framework_cost(scenario, "deepspeed").fastest
+    assert fastest is not None
+    app = run("execution", found, {"figures": figures, "id": str(fastest["id"])})
     app.selectbox(key=f"{KEY}_framework").set_value("deepspeed")
     app = again(app, found)
     assert "DeepSpeed does not run this execution as it is" in told(app)
-    assert f"The fastest that DeepSpeed runs: {execution_name(cost.best)}, " in told(app)
+    assert f"{FIGURES_OF[figures]} with DeepSpeed: {execution_name(shown.execution)}, " in told(app)
     app.button(key=f"{KEY}_framework_best").click()
     app = again(app, found)
     link = app.session_state["_url"]
-    assert (link["framework"], link["limits"], link["id"]) == ("deepspeed", "tensor_par:2,4", str(cost.best["id"]))
-    assert read_scenario(link).scenario == cost.scenario
+    assert (link["framework"], link["limits"], link["id"]) == ("deepspeed", "tensor_par:2,4", str(shown.id))
+    assert read_scenario(link).scenario == own
 
 
 def test_the_map_says_what_the_framework_costs() -> None:

@@ -26,7 +26,7 @@ def test_it_opens_on_the_best_execution() -> None:
     page = run("memory", found, {"figures": "fastest"})
     assert gibibytes(best[HBM]).split()[0] in html(page)
     assert format_value("sample_rate", best["sample_rate"]).split()[0] in html(page)
-    assert "best of all" in html(page)
+    assert "fastest of all" in html(page)
 
 
 def test_a_selected_execution_is_shown_beside_the_best() -> None:

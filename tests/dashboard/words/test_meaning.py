@@ -71,7 +71,7 @@ def test_a_filtered_panel_says_which_best_it_means() -> None:
     for link, told in (
         (
             {"results_where": "activation_recompute:full", "figures": "fastest"},
-            "longer than in the best without filters",
+            "longer than in the fastest without filters",
         ),
     ):
         page = run("explore", found, link)

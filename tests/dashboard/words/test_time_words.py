@@ -73,7 +73,7 @@ def test_a_slower_execution_says_by_what() -> None:
         "recompute_time": 0.004,
     }
     told = plainly(slower_than(STEP, slow))
-    assert told == "A sample takes **10.0 %** longer than in the best, TP 2 × PP 4 × DP 1: pipeline bubble +200 ms."
+    assert told == "A sample takes **10.0 %** longer than in the fastest, TP 2 × PP 4 × DP 1: pipeline bubble +200 ms."
     assert slower_than(STEP, dict(STEP)) == ""
     assert differences_in_time(STEP, STEP) == "no part of the step changes"
 
@@ -91,7 +91,7 @@ def test_the_panel_says_why() -> None:
     cells = found.by_cell()
     other = cells[cells["feasible"] > 0].sort_values("value").iloc[0]
     told = captions({"cell": f"{other['tensor_par']}x{other['pipeline_par']}"})
-    behind = re.search(r"takes \*\*([\d.,]+) %\*\* longer than in the best", told)
+    behind = re.search(r"takes \*\*([\d.,]+) %\*\* longer than in the fastest", told)
     assert behind is not None
     expected = 100 * (best["sample_rate"] / other["value"] - 1)
     assert float(behind.group(1).replace(",", "")) == pytest.approx(expected, abs=0.05)

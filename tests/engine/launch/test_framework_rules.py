@@ -12,6 +12,10 @@ import pytest
 import models
 from engine import LimitError, Scenario, launch
 from engine.columns import ALL_FIELDS, by_name, called
+from engine.executions.frameworks.contract import (
+    LaunchSubject,
+    flags_of,
+)
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES, FRAMEWORK_WORDS
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.run import explore_scenario
@@ -140,6 +144,79 @@ def test_models_of_unlike_layers_are_refused_as_a_whole_or_by_rules(
                 what_writer_says(row, scenario, framework),
             )
             assert bool(whole or obstacles) == bool(said), (scenario.model.name, whole, obstacles, said, row)
+
+
+VARIED = tuple(
+    column.name
+    for column in ALL_FIELDS
+    if column.name not in ("stage_layout", "datatype", "attention_type")
+    and (column.choices or column.dtype == "bool" or column.name in ("zero_stage", "recompute_blocks"))
+)
+"""Fields of methods, of which neighbours of an execution change one."""
+
+
+def change_one_field(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the executions that differ from one in the value of one field, as far as a space may have them."""
+    found = []
+    for name in VARIED:
+        if name == "schedule" and row["pipeline_par"] == 1:
+            continue
+        further = {"activation_recompute": "full"} if name == "recompute_blocks" else {}
+        values = WIDE.get(name) or by_name(name).choices or by_name(name).numbers or (False, True)
+        found += [{**row, **further, name: value} for value in values if value != row[name]]
+    return found
+
+
+_HIDDEN_RARELY = {
+    "hidden exchange of tokens in FP32",
+    "hidden exchange of tokens of unlike layers",
+    "hidden exchange of tokens with several prediction layers",
+}
+BROKEN_BY_NO_NEIGHBOUR: dict[str, set[str]] = {
+    "megatron": {*_HIDDEN_RARELY, "hidden exchange of tokens in a pipeline without chunks"},
+    "megatron-bridge": {
+        *_HIDDEN_RARELY,
+        "hidden exchange of tokens in a pipeline without chunks",
+        "numbers of recomputed blocks of unlike layers",
+        "offloaded activations of unlike layers",
+        "recompute of modules that the model lacks",
+    },
+    "torchtitan": {
+        "context parallelism without ZeRO",
+        "expert ranks beyond the shards without ZeRO",
+        "sequence parallelism of undivided tokens",
+    },
+    "deepspeed": {"16-bit optimizer state without BF16"},
+    "maxtext": set(),
+}
+"""Rules of modes that need another model or other degrees than the neighbours have."""
+
+
+@pytest.mark.parametrize("framework", FRAMEWORK_RULES)
+def test_every_rule_of_modes_is_needed(framework: str) -> None:
+    of_modes, alone = set[str](), set[str]()
+    rng = random.Random(5)
+    for model in (*PLAIN, "bamba-9B"):
+        whole = launch.find_model_refusal(models.load(model), framework, "bfloat16")
+        for procs, pipelines in () if whole else ((8, 1), (32, {"min": 2})):
+            limits = {"pipeline_par": pipelines, "context_par": [1, 2], "context_par_comm": ["p2p", "a2a"]}
+            asked: dict[str, Any] = {"num_procs": procs, "max_batch_size": 64, "datatype": "bfloat16"}
+            scenario = Scenario.of(model, "h100_80g_sxm", **asked, framework=framework, limits=limits)
+            if not scenario.space.total:
+                continue
+            number = rng.randrange(scenario.space.total)
+            fields = scenario.space.fields([number])
+            subject = LaunchSubject(scenario.model, "bfloat16", lambda *_: ())
+            of_modes.update(FRAMEWORK_RULES[framework].modes(fields, flags_of(fields, subject), subject))
+            for neighbour in change_one_field(scenario.space.row(number)):
+                try:
+                    obstacles = launch.list_obstacles(scenario, neighbour, framework)
+                except launch.LaunchError:  # fields that contradict each other
+                    continue
+                said = what_writer_says(neighbour, scenario, framework)
+                assert bool(obstacles) == bool(said), (model, obstacles, said, neighbour)
+                alone |= set(obstacles) if len(obstacles) == 1 else set()
+    assert of_modes - alone <= BROKEN_BY_NO_NEIGHBOUR[framework]
 
 
 @pytest.fixture(scope="module")

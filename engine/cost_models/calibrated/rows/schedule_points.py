@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated.case_building import NEUTRAL as NEUTRAL_EXTENSIONS
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
+from engine.cost_models.calibrated.modes import FIELDS_OF_A_MODE
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Case
-from engine.cost_models.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
+from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Ints, take
 from engine.executions.codes import ALL_REDUCE, NO_OVERLAP, NONE, OFFLOADS
 from engine.space.schedule_points import (

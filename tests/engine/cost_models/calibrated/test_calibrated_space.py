@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
@@ -14,16 +15,19 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import WorkSizes, best_of, explore_scenario, working_in
+from engine import WorkSizes, best_of, explore_scenario, launch, working_in
 from engine.columns import ALL_FIELDS, by_name, headline_of
 from engine.cost_models.calibrated.fields import NOT_READ
-from engine.cost_models.calibrated.space import COVERED, FIELDS_OF_A_MODE
+from engine.cost_models.calibrated.modes import FIELDS_OF_A_MODE
+from engine.cost_models.calibrated.space import COVERED
 from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
+from engine.executions.frameworks.registry import FRAMEWORK_RULES
 from engine.executions.limits import LimitError
 from engine.exploration.reductions import Reductions
 from engine.exploration.run import slabs
 from engine.exploration.workers import reduce_slabs
+from engine.space.framework_cells import MOST_POINTS
 from engine.store import Store
 from tests.engine.cost_models.calibrated.small import (
     LLAMA,
@@ -373,6 +377,9 @@ WIDEST: dict[str, Any] = {
     for column in map(by_name, FIELDS_OF_A_MODE)
 }
 """Limits that allow every value of every field of a mode."""
+_NAMED = r"\w[^()]* \([a-z_]+\)"
+NAMES_FIELDS = re.compile(rf"; allow fewer values of {_NAMED}, {_NAMED} or {_NAMED}\.$")
+"""Fields to narrow, by label and name."""
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-70B", "deepseek-v3"])
@@ -384,15 +391,40 @@ def test_limits_however_wide_are_numbered_or_refused_in_bounded_memory(model: st
             model, "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16", limits=limits
         )
         tracemalloc.start()
+        refusal = ""
         try:
             numbered.append(asked.space.total > 0)
-            told = "allow fewer values of"
         except LimitError as refused:
-            told = str(refused)
+            refusal = str(refused)
             numbered.append(False)
-        assert "allow fewer values of" in told
+        assert numbered[-1] or NAMES_FIELDS.search(refusal)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 2**31, limits
     assert numbered[0]
     assert not numbered[-1]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORK_RULES)
+def test_points_of_a_framework_are_counted_before_they_are_listed(framework: str) -> None:
+    rich = {"batch_size": [720_720 * times for times in range(1, 16)], "schedule": list(by_name("schedule").choices)}
+    few = {**rich, "tensor_par": 1, "batch_size": 5760}
+    asked: dict[str, Any] = {"num_procs": 720, "max_batch_size": 2**30, "datatype": "bfloat16"}
+    of_any = engine.Scenario.of("qwen3-30B-A3B", "h100_80g_sxm", **asked, limits=rich)
+    assert sum(len(cell.interleavings) * len(cell.microbatches) for cell in of_any.space.cells) > MOST_POINTS
+    with pytest.raises(LimitError, match=NAMES_FIELDS):
+        assert launch.with_framework(of_any, framework).space
+    narrow = engine.Scenario.of("qwen3-30B-A3B", "h100_80g_sxm", **asked, limits=few)
+    assert launch.with_framework(narrow, framework).space.total
+
+
+def test_batches_are_counted_before_cells_are_made() -> None:
+    asked: dict[str, Any] = {"num_procs": 512, "max_batch_size": 2**20, "datatype": "bfloat16"}
+    assert engine.Scenario.of("llama-3-8B", "h100_80g_sxm", **asked).space.total  # lists the modes
+    wide = engine.Scenario.of("llama-3-8B", "h100_80g_sxm", **asked, limits={"batch_size": {"min": 1}})
+    tracemalloc.start()
+    with pytest.raises(LimitError, match=r"^The limits allow over 100,000 .* \(batch_size\); .*\.$"):
+        assert wide.space
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20  # 100,000 cells have some 20 MB
