@@ -27,29 +27,18 @@ def demand_and_capacity(hours: pd.DataFrame, day: ServedDay, mode: str = "light"
     """
     colours = palette(mode)
     drawing = base(colours, HEIGHT)
-    times, demand = _steps(hours, "time"), _steps(hours, "requests_per_second")
-    capacity = [each * day.capacity for each in _steps(hours, "ready")]
+    times, demand = _close_day(hours, "time"), _close_day(hours, "requests_per_second")
+    capacity = [each * day.capacity for each in _close_day(hours, "ready")]
     for name, values, shade, width in (
         ("capacity of ready replicas", capacity, colours.ramp(0.45), 1.4),
         ("demand", demand, colours.ramp(0.95), 2.2),
     ):
-        drawing.draw(
-            "scatter",
-            x=times,
-            y=values,
-            mode="lines",
-            name=name,
-            line={"shape": "hv", "width": width, "color": shade},
-            hovertext=[
-                f"<b>{_clock(hour)}</b><br>{name} {plain(value)} requests/s"
-                for hour, value in zip(times, values, strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+        words = [f"{name} {plain(value)} requests/s" for value in values]
+        _draw_curve(drawing, times, values, name, words, width=width, color=shade)
     highest = max([*demand, *capacity])
     _style_hours(drawing)
     drawing.update_yaxes(title="Requests per second", range=[0, 1.08 * highest], showgrid=True)
-    drawing.update_layout(showlegend=True, margin={"t": 30})
+    drawing.update_layout(showlegend=True, margin={"t": 30, "r": 18})
     return Chart(
         drawing,
         f"Demand over a day from {plain(min(demand))} to {plain(max(demand))} requests/s, and capacity within the "
@@ -67,27 +56,15 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
     """
     colours = palette(mode)
     drawing = base(colours, HEIGHT)
-    times, paid = _steps(hours, "time"), _steps(hours, "gpus")
-    ready = [each * day.size for each in _steps(hours, "ready")]
+    times, paid = _close_day(hours, "time"), _close_day(hours, "gpus")
+    ready = [each * day.size for each in _close_day(hours, "ready")]
     for name, values, shade in (
         ("paid: ready or starting", paid, colours.ramp(0.95)),
         ("ready", ready, colours.ramp(0.5)),
     ):
-        drawing.draw(
-            "scatter",
-            x=times,
-            y=values,
-            mode="lines",
-            name=name,
-            fill="tozeroy",
-            line={"shape": "hv", "width": 1, "color": shade},
-            fillcolor=shade,
-            hovertext=[
-                f"<b>{_clock(hour)}</b><br>{value:,.0f} GPUs {name.split(':')[0]}"
-                for hour, value in zip(times, values, strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+        words = [f"{value:,.0f} GPUs {name.split(':')[0]}" for value in values]
+        curve: dict[str, Any] = {"fill": "tozeroy", "fillcolor": shade}
+        _draw_curve(drawing, times, values, name, words, curve, width=1, color=shade)
     reserved = day.reserved * day.size
     if reserved:
         drawing.draw(
@@ -99,15 +76,50 @@ def gpus_over_day(hours: pd.DataFrame, day: ServedDay, mode: str = "light") -> C
             hoverinfo="skip",
             showlegend=False,
         )
-        note(drawing, "reserved", colours, x=0, y=reserved, xanchor="left", yanchor="bottom", xshift=4)
+        # On a ground of its own: the note may lie on the filled areas.
+        note(
+            drawing,
+            "reserved",
+            colours,
+            x=0,
+            y=reserved,
+            xanchor="left",
+            yanchor="bottom",
+            xshift=4,
+            yshift=2,
+            bgcolor=colours.background,
+        )
     _style_hours(drawing)
     drawing.update_yaxes(title="GPUs", range=[0, 1.15 * max([*paid, reserved])], showgrid=True)
-    drawing.update_layout(showlegend=True, margin={"t": 30})
-    words = f"; {reserved:,} of them reserved" if reserved else ""
-    return Chart(drawing, f"GPUs over a day, from {min(paid):,.0f} to {max(paid):,.0f}{words}.")
+    drawing.update_layout(showlegend=True, margin={"t": 30, "r": 18})
+    share = f"; {reserved:,} of them reserved" if reserved else ""
+    return Chart(drawing, f"GPUs over a day, from {min(paid):,.0f} to {max(paid):,.0f}{share}.")
 
 
-def _steps(hours: pd.DataFrame, name: str) -> list[float]:
+def _draw_curve(
+    drawing: Any,
+    times: list[float],
+    values: list[float],
+    name: str,
+    words: list[str],
+    curve: dict[str, Any] | None = None,
+    **line: Any,
+) -> None:
+    """Draw steps over the day, with the time and `words` of each value on hover."""
+    drawing.draw(
+        "scatter",
+        x=times,
+        y=values,
+        mode="lines",
+        name=name,
+        line={"shape": "hv", **line},
+        hovertext=[f"<b>{_format_clock(hour)}</b><br>{each}" for hour, each in zip(times, words, strict=True)],
+        hovertemplate="%{hovertext}<extra></extra>",
+        **(curve or {}),
+    )
+
+
+def _close_day(hours: pd.DataFrame, name: str) -> list[float]:
     """Return a column with the value of the last interval at its end, the end of the day."""
     values = hours[name].tolist()
     return [*values, 24.0 if name == "time" else values[-1]]
@@ -119,6 +131,6 @@ def _style_hours(drawing: Any) -> None:
     )
 
 
-def _clock(hour: float) -> str:
+def _format_clock(hour: float) -> str:
     minutes = round(60 * hour)
     return f"{minutes // 60}:{minutes % 60:02d}"

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import hardware
 import models
 from dashboard.link.user_files import user_files
+from dashboard.words.scenarios import system_titles
 from hardware import System
 from models import Model
 
-__all__ = ["called", "known_models", "model_of", "named_model", "named_system", "system_of", "systems", "usable_models"]
+__all__ = [
+    "called",
+    "known_models",
+    "list_model_titles",
+    "list_system_titles",
+    "model_of",
+    "name_or_first",
+    "named_model",
+    "named_system",
+    "system_of",
+    "systems",
+    "usable_models",
+]
 
 
 @lru_cache(maxsize=1)
@@ -65,6 +80,37 @@ def named_system(name: str) -> str | dict[str, Any]:
     Raises `hardware.SystemFileError`.
     """
     return name if name in hardware.names(with_variants=True) else hardware.to_document(system_of(name))
+
+
+def list_model_titles() -> dict[str, str]:
+    """Return titles of the usable models by name, for a list; the name of a model whose file cannot be read."""
+    return {name: _model_title(name) for name in usable_models()}
+
+
+def _model_title(name: str) -> str:
+    try:
+        return model_of(name).title or name
+    except models.ModelFileError:
+        return name
+
+
+def list_system_titles() -> dict[str, str]:
+    """Return short titles of the systems by name, for a list; the name of a system whose file cannot be read."""
+    found = {}
+    for name in systems():
+        with suppress(hardware.SystemFileError):
+            found[name] = system_of(name)
+    return {name: name for name in systems()} | system_titles(found)
+
+
+def name_or_first(name: str, titles: Mapping[str, str]) -> str:
+    """Return a name if it can be chosen, or the first that can.
+
+    Args:
+        name: such as the scenario's.
+        titles: of the choices by name; at least one.
+    """
+    return name if name in titles else next(iter(titles))
 
 
 def called(name: str, kind: type[Model] | type[System]) -> str:

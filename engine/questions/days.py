@@ -21,7 +21,7 @@ from engine.serving.days import DayDemand, DayRules, ServedDay, ServingDays, fin
 from engine.serving.space import MOST_PROCESSORS
 from hardware import System
 
-__all__ = ["DAY_UNITS", "PLAN_DAY", "day_document", "day_energy", "day_row", "find_asked_day"]
+__all__ = ["DAY_UNITS", "ENERGY_BASIS", "PLAN_DAY", "day_document", "day_energy", "day_row", "find_asked_day"]
 
 HOUR: Final = 3600.0
 SIZED_RATE: Final = 1.0
@@ -40,6 +40,8 @@ DAY_UNITS: Final = {
     "capacity": "requests/s",
 }
 """Units of the figures of a day."""
+ENERGY_BASIS: Final = "Energy is an upper estimate: GPUs draw their design power whenever they are paid."
+"""Basis of `energy_kwh`, wherever the figure is shown."""
 _DEPLOYMENT: Final = tuple(column.name for column in FIELDS)
 
 
@@ -59,9 +61,9 @@ class DayAnswer(Document):
     best: Row | None = Field(
         description="Fewest requests beyond the limits, of these the lowest cost (GPU-hours without a price): the "
         "deployment, its `capacity` within the limits, replicas, hours, cost and energy of the day; null if no "
-        "deployment holds the limits."
+        f"deployment holds the limits. {ENERGY_BASIS}"
     )
-    top: list[Row] = Field(description="Best deployment of each number of GPUs, the best first.")
+    top: list[Row] = Field(description=f"Best deployment of each number of GPUs, the best first. {ENERGY_BASIS}")
     hours: list[Row] = Field(
         description="Best day over time: from `time` [h] until the next row; `replicas` are paid, `ready` ones serve."
     )

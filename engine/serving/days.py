@@ -402,8 +402,13 @@ class ServingDays:
 
     @property
     def best(self) -> ServedDay | None:
-        """The cheapest day; None if no deployment holds the limits within the rules."""
+        """The day with the fewest unserved requests, of these the cheapest; None if no deployment holds the limits."""
         return self.days[0] if self.days else None
+
+    @property
+    def order(self) -> str:
+        """The order of `days` in words."""
+        return f"requests not served, then {'cost' if math.isfinite(self.rules.price) else 'GPU-hours'}"
 
     @property
     def obstacle(self) -> str:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import streamlit as st
 
-import hardware
-import models
 from dashboard.link import state
-from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
+from dashboard.link.catalogue import list_model_titles, list_system_titles, name_or_first, named_model, named_system
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.day.link import ASKED_FIELDS, PAGE_NAME, TABLE_PARAMETER, DayLink
 from dashboard.queries.serving import price_placeholder
@@ -25,7 +22,6 @@ from dashboard.widgets.link_fields import (
 )
 from dashboard.widgets.own_table import NO_TABLE, OwnTable, draw_own_table, parse_own_table
 from dashboard.words.markdown import literal
-from dashboard.words.scenarios import system_titles
 from engine.planners.contract import PlanError
 from engine.questions.documents.days import DayQuestion
 from engine.questions.fields import question_field
@@ -70,10 +66,9 @@ def parse_inputs() -> tuple[DayQuestion | None, DayLink, OwnTable, Mapping[str, 
     """
     asked, page = LinkReader(DayQuestion, PAGE_NAME), LinkReader(DayLink, PAGE_NAME)
     scenario = state.current_scenario()
-    titles = {name: _model_title(name) for name in usable_models()}
-    model = str(asked.read("model", default=_first(scenario.model.name, titles), options=titles))
-    machines = _system_titles()
-    system = str(asked.read("system", default=_first(scenario.system.name, machines), options=machines))
+    titles, machines = list_model_titles(), list_system_titles()
+    model = str(asked.read("model", default=name_or_first(scenario.model.name, titles), options=titles))
+    system = str(asked.read("system", default=name_or_first(scenario.system.name, machines), options=machines))
     for name in ASKED_FIELDS[2:]:
         asked.read(name, default=PAGE_DEFAULTS.get(name))
     limits: dict[str, Any] = {}
@@ -90,25 +85,6 @@ def parse_inputs() -> tuple[DayQuestion | None, DayLink, OwnTable, Mapping[str, 
         demand = {"peak_rate": None, "demand": own.text} if is_file else {}
         question = asked.build(model=named_model(model), system=named_system(system), limits=limits, **demand)
     return question, page.build(), own, {**asked.fields, **page.fields}
-
-
-def _first(name: str, options: Mapping[str, str]) -> str:
-    return name if name in options else next(iter(options))
-
-
-def _model_title(name: str) -> str:
-    try:
-        return model_of(name).title or name
-    except models.ModelFileError:
-        return name
-
-
-def _system_titles() -> dict[str, str]:
-    found = {}
-    for name in systems():
-        with suppress(hardware.SystemFileError):
-            found[name] = system_of(name)
-    return system_titles(found)
 
 
 def draw_inputs(own: OwnTable, fields: Mapping[str, LinkField]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
@@ -21,8 +22,8 @@ from dashboard.widgets.own_table import NO_TABLE, OwnTable
 from dashboard.widgets.tables import height_of
 from dashboard.words.amounts import format_large
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import counted, format_value, percent, plain
-from engine.questions.days import day_energy, find_asked_day
+from dashboard.words.numbers import ABSENT, counted, format_value, percent, plain
+from engine.questions.days import ENERGY_BASIS, day_energy, find_asked_day
 from engine.questions.documents.days import DayQuestion
 from engine.serving import by_name
 from engine.serving.days import ServedDay, ServingDays
@@ -30,7 +31,27 @@ from engine.serving.days import ServedDay, ServingDays
 __all__ = ["DayView", "parse", "render"]
 
 _BASIS: Final = "Waiting, percentiles and start-up are modelled; no service over a day was measured."
-_WHICH: Final = "Shown is the deployment with the {least}; Serving recommends the simplest within the error."
+_WHICH: Final = "Shown is the deployment with the {least}. Serving recommends the simplest within the error."
+_FORMATS: Final = {
+    "GPUs each": "%,d",
+    "Requests/s each": "%,.2f",
+    "Trough replicas": "%,d",
+    "Peak replicas": "%,d",
+    "Peak GPUs": "%,d",
+    "GPU-hours": "%,.1f",
+    "Not served, %": "%.1f",
+    "Reserved": "%,d",
+    "USD": "%,.2f",
+    "USD/M tokens": "%,.3f",
+    "kWh": "%,.1f",
+}
+"""Formats of the table's numbers."""
+_HELP: Final = {
+    "GPUs each": "GPUs of one replica. Larger ones may need fewer per request; smaller ones follow demand closely.",
+    "Requests/s each": "Load that one replica holds within the limits.",
+    "Reserved": "Replicas to reserve.",
+    "kWh": ENERGY_BASIS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +144,10 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
             icon=":material/block:",
         )
     has_cost = math.isfinite(day.cost)
-    which = _WHICH.format(least="lowest cost" if has_cost else "fewest GPU-hours")
+    least_of = "lowest cost" if has_cost else "fewest GPU-hours"
+    if day.is_short:
+        least_of = f"fewest requests not served, of these the one with the {least_of}"
+    which = _WHICH.format(least=least_of)
     if not has_cost:
         which += " No price of this system is recorded: enter one to see costs."
     energy = day_energy(found, day)
@@ -203,29 +227,34 @@ def _draw_others(found: ServingDays) -> None:
     rows: list[dict[str, Any]] = []
     for day in found.days:
         figures, energy = day.figures(), day_energy(found, day)
-        cost = float(figures["usd_per_million_tokens"])
         rows.append(
             {
-                "GPUs each": day.size,
                 "Layout": f"TP {day.row['tensor_par']} × PP {day.row['pipeline_par']}"
                 + (f" × EP {day.row['expert_par']}" if day.row["expert_par"] > 1 else ""),
-                "Requests/s each": plain(day.capacity),
-                "Replicas": day.replica_range,
-                "Peak GPUs": day.size * day.peak_replicas,
-                "GPU-hours": round(day.size * day.replica_hours, 1),
-                "Not served": percent(day.unserved_requests / day.demand.requests),
+                "GPUs each": day.size,
+                "Requests/s each": day.capacity,
+                "Trough replicas": figures["replicas_at_trough"],
+                "Peak replicas": day.peak_replicas,
+                "Peak GPUs": figures["gpus_at_peak"],
+                "GPU-hours": figures["gpu_hours"],
+                "Not served, %": 100.0 * day.unserved_requests / day.demand.requests,
                 "Reserved": day.reserved,
-                "USD": round(day.cost, 2) if cost == cost else None,
-                "USD/M tokens": round(cost, 4) if cost == cost else None,
-                "kWh": None if energy is None else round(energy, 1),
+                "USD": day.cost,
+                "USD/M tokens": figures["usd_per_million_tokens"],
+                "kWh": math.nan if energy is None else energy,
             }
         )
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Best deployment of each size", "small replicas follow the demand more closely"))
+        st.html(markup.head("Best deployment of each size", f"sorted by {found.order}"))
         st.dataframe(
-            rows,
+            pd.DataFrame(rows),
             hide_index=True,
             height=height_of(len(rows), 400),
+            column_config={
+                name: st.column_config.NumberColumn(format=form, help=_HELP.get(name))
+                for name, form in _FORMATS.items()
+            },
+            placeholder=ABSENT,
             key="day_sizes",
             alt="Best deployment of each number of GPUs with replicas, GPU-hours, cost and energy of the day.",
         )

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import streamlit as st
 
-import models
 from dashboard.link import state
-from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
+from dashboard.link.catalogue import list_model_titles, name_or_first, named_model, named_system, system_of, systems
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.plan_run.link import PAGE_NAME, PlanRunLink
 from dashboard.widgets.controls import given, key_for
@@ -52,10 +51,12 @@ def parse_inputs() -> tuple[PlanRunQuestion, PlanRunLink, Mapping[str, LinkField
     """
     asked, page = LinkReader(PlanRunQuestion, PAGE_NAME), LinkReader(PlanRunLink, PAGE_NAME)
     scenario = state.current_scenario()
-    titles = {name: _model_title(name) for name in usable_models()}
-    model = str(asked.read("model", default=_first(scenario.model.name, titles), options=titles))
+    titles = list_model_titles()
+    model = str(asked.read("model", default=name_or_first(scenario.model.name, titles), options=titles))
     machines = system_titles({name: system_of(name) for name in systems()})
-    chosen = page.read("systems", default=[_first(scenario.system.name, machines)], options=machines)[:MOST_SYSTEMS]
+    chosen = page.read("systems", default=[name_or_first(scenario.system.name, machines)], options=machines)[
+        :MOST_SYSTEMS
+    ]
     types = [name for name in _datatypes(chosen) if name]
     start = scenario.datatype if scenario.datatype in types else next(iter(types), "bfloat16")
     asked.read("datatype", default=start, options={name: choice_label("datatype", name) for name in types or [start]})
@@ -79,21 +80,10 @@ def parse_inputs() -> tuple[PlanRunQuestion, PlanRunLink, Mapping[str, LinkField
     return question, link, {**asked.fields, **page.fields}
 
 
-def _first(name: str, options: Mapping[str, str]) -> str:
-    return name if name in options else next(iter(options))
-
-
 def _datatypes(names: list[str]) -> list[str]:
     """Return the datatypes that all systems compute in."""
     offered = [system_of(name).datatypes for name in names]
     return [each for each in offered[0] if all(each in other for other in offered)] if offered else []
-
-
-def _model_title(name: str) -> str:
-    try:
-        return model_of(name).title or name
-    except models.ModelFileError:
-        return name
 
 
 def read_prices(text: str) -> dict[str, dict[str, Any]]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import streamlit as st
 
-import hardware
-import models
 from dashboard.link import state
-from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
+from dashboard.link.catalogue import (
+    list_model_titles,
+    list_system_titles,
+    model_of,
+    name_or_first,
+    named_model,
+    named_system,
+    system_of,
+)
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
-from dashboard.words.scenarios import system_titles
 from dashboard.words.serving import WORDS
 from engine.questions.documents.serving import DeploymentsQuestion, ServedModel, ServiceQuestion
 from engine.serving import HEADLINE
@@ -59,8 +63,9 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
     """
     asked, page = LinkReader(DeploymentsQuestion, PAGE_NAME), LinkReader(ServingLink, PAGE_NAME)
     scenario = state.current_scenario()
-    model = _parse_name(asked, "model", scenario.model.name, {name: _model_title(name) for name in usable_models()})
-    system = _parse_name(asked, "system", scenario.system.name, _system_titles())
+    titles, machines = list_model_titles(), list_system_titles()
+    model = str(asked.read("model", default=name_or_first(scenario.model.name, titles), options=titles))
+    system = str(asked.read("system", default=name_or_first(scenario.system.name, machines), options=machines))
     asked.read("num_procs", default=min(system_of(system).node_size, 8), most=MOST_PROCESSORS)
     architecture = model_of(model).architecture
     longest = None if architecture is None else architecture.max_seq
@@ -71,7 +76,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
         asked.read(name)
     for name in ("prefill_chunk", "prefix_hit_rate", "host_hit_share", "host_cache_gib"):
         asked.read(name)
-    drafts = {"": "Own prediction layers", **{name: _model_title(name) for name in usable_models()}}
+    drafts = {"": "Own prediction layers", **titles}
     asked.read("draft_model", default="", options=drafts)
     for name in ("draft_tokens", "accepted_tokens", "acceptance_rate", "lora_adapters", "lora_rank"):
         asked.read(name)
@@ -79,7 +84,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
     asked.read("cache_room")
     for name in ("chosen", "beside"):
         asked.read(name, pattern=ANY_ID)
-    others = {"": "The same system", **_system_titles()}
+    others = {"": "The same system", **machines}
     asked.read("other_system", default="", options=others)
     limits: dict[str, Any] = {}
     for name, values in CHOICES.items():
@@ -122,26 +127,6 @@ def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, 
         shared["disaggregated"] = "no"
         state.complain(f"{PAGE_NAME}_disaggregated", "Two pools need requests per second; showing one.")
     return reader.build(**shared), reader.fields
-
-
-def _parse_name(asked: LinkReader[DeploymentsQuestion], field: str, scenario: str, titles: Mapping[str, str]) -> str:
-    default = scenario if scenario in titles else next(iter(titles))
-    return str(asked.read(field, default=default, options=titles))
-
-
-def _model_title(name: str) -> str:
-    try:
-        return model_of(name).title or name
-    except models.ModelFileError:
-        return name
-
-
-def _system_titles() -> dict[str, str]:
-    found = {}
-    for name in systems():
-        with suppress(hardware.SystemFileError):
-            found[name] = system_of(name)
-    return {name: name for name in systems()} | system_titles(found)
 
 
 def draw_inputs(fields: Mapping[str, LinkField]) -> None:

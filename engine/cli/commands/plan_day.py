@@ -61,7 +61,7 @@ def plan_service_day(
 
     if csv and json:
         raise QuestionError("Give --csv or --json, not both.")
-    question = asked.finish(**({} if demand is None else {"demand": _read_text(demand)}))
+    question = asked.finish(**({} if demand is None else {"demand": _read_demand_file(demand)}))
     with ProgressReport("planning") as report, name_options(DayQuestion):
         found = find_asked_day(question, progress=report)
     if json:
@@ -74,22 +74,26 @@ def plan_service_day(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _read_text(path: Path) -> str:
+def _read_demand_file(path: Path) -> str:
     """Return the text of a file. Raises `QuestionError` with a sentence if it cannot be read."""
+    wanted = f"{path} must be a CSV table of 1 to {LONGEST_DEMAND:,} characters."
     try:
         if not path.is_file():
             raise QuestionError(f"There is no file {path} to read a demand from.")
         if not 0 < path.stat().st_size <= 4 * LONGEST_DEMAND:  # a character has up to four bytes in UTF-8
-            raise QuestionError(f"{path} must be a CSV table of 1 to {LONGEST_DEMAND:,} characters.")
-        return path.read_text(encoding="utf-8-sig")
+            raise QuestionError(wanted)
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise QuestionError(f"{path} is not text in UTF-8; it must be a CSV table.") from None
     except OSError as problem:
         raise QuestionError(f"{path} cannot be read: {problem.strerror}.") from None
+    if not 0 < len(text) <= LONGEST_DEMAND:
+        raise QuestionError(wanted)
+    return text
 
 
 def _print_day(found: ServingDays) -> None:
-    from engine.questions.days import day_energy
+    from engine.questions.days import ENERGY_BASIS, day_energy
 
     sizing = found.sizing
     write_line(
@@ -121,6 +125,9 @@ def _print_day(found: ServingDays) -> None:
         )
     headers = ["GPUs each", "layout", "requests/s each", "replicas", "peak GPUs", "GPU-hours", "unserved", "reserved"]
     write_line(text_table([*headers, "USD", "USD/M tokens", "kWh"], lines, left=(1,)))
+    write_line(f"The best deployment of each size, sorted by {found.order}.")
+    if day_energy(found, day) is not None:
+        write_line(ENERGY_BASIS)
     if math.isnan(day.cost):
         write_line("The system has no recorded price; give --price to see costs.")
         return

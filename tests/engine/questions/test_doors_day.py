@@ -16,6 +16,8 @@ from jsonschema import Draft202012Validator
 from dashboard.link.text_encoding import folded
 from dashboard.words.numbers import plain
 from engine.questions import VERBS, answer
+from engine.questions.days import ENERGY_BASIS
+from engine.questions.documents.days import LONGEST_DEMAND
 from engine.serving.days import read_demand
 from tests.dashboard.page_runs import figure, html, page_alone
 
@@ -165,6 +167,35 @@ def test_zeros_are_numbers_of_links_and_fields() -> None:
     assert "day_hour" not in app.session_state["_url"]
     next(each for each in app.number_input if each.label == "Hour of the peak, h").set_value(0.0).run()
     assert app.session_state["_url"]["day_hour"] == "0"
+
+
+@pytest.mark.parametrize("sign", ["1", "é"])
+def test_a_long_file_is_named_and_not_printed(
+    sign: str, shardscape: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "long.csv"
+    file.write_text(TABLE + sign * LONGEST_DEMAND, encoding="utf-8")
+    options = ("--demand", str(file), "--prompt", "1024", "--output", "256")
+    code, out, err = shardscape("plan", "day", MODEL, SYSTEM, *options)
+    assert code not in (0, 1)
+    words = " ".join((out + err).split())
+    assert f"must be a CSV table of 1 to {LONGEST_DEMAND:,} characters." in words
+    assert "long.csv" in words
+    assert sign * 5 not in words
+
+
+def test_energy_and_the_order_are_explained_where_they_are_printed(
+    found: dict[str, Any], shardscape: Callable[..., tuple[int, str, str]]
+) -> None:
+    options = ("--peak", "160", "--prompt", "1024", "--output", "256", "--ttft", "1")
+    code, out, _ = shardscape("plan", "day", MODEL, SYSTEM, *options)
+    assert code == 0
+    assert ENERGY_BASIS in out
+    assert "sorted by requests not served, then cost" in out
+    described = VERBS["plan_day"].answer_schema()["properties"]
+    assert all(ENERGY_BASIS in described[name]["description"] for name in ("best", "top"))
+    keys = [(row["unserved_requests"], row["usd"]) for row in found["top"]]
+    assert keys == sorted(keys)
 
 
 def test_a_command_without_a_price_says_so(shardscape: Callable[..., tuple[int, str, str]]) -> None:
