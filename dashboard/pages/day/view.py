@@ -165,11 +165,12 @@ def _draw_day(found: ServingDays, day: ServedDay) -> None:
     if has_cost:
         replicas_all_day = f"{counted(most, 'replica')} on demand all day"
         saved = 1.0 - day.cost / day.constant_cost if day.constant_cost else 0.0
+        against = f"{percent(saved, 0)} less than" if day.cost < day.constant_cost else "as much as"
         tiles += [
             markup.Tile(
                 "Cost of the day",
                 f"{plain(day.cost, 4)} USD",
-                f"{plain(found.rules.price)} USD/GPU-h on demand; {percent(saved, 0)} less than {replicas_all_day}",
+                f"{plain(found.rules.price)} USD/GPU-h on demand; {against} {replicas_all_day}",
             ),
             markup.Tile(
                 "Cost per million tokens", f"{plain(float(figures['usd_per_million_tokens']))} USD", "output tokens"
