@@ -188,7 +188,8 @@ def test_the_map_of_cost_is_that_of_throughput_turned_round() -> None:
 def test_explore_ranks_by_cost() -> None:
     found = exploration()
     page = run("explore", found, {**FASTEST, "metric": "usd"})
-    assert "best by cost of 1 T tokens" in html(page)
+    assert "best cost of 1 T tokens with the choice fixed" in html(page)
+    assert "fastest here" in html(page), "the fastest costs least"
     assert "<b>100 %</b>" in plainly(html(page)) or "<b>100.0 %</b>" in plainly(html(page))
 
 
