@@ -30,6 +30,7 @@ from engine.questions.elastic_jobs import REPLAY_WORKLOAD, SPLIT_GPUS
 from engine.questions.elastic_models import PLAN_ELASTIC
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
+from engine.questions.fleets import PLAN_FLEET
 from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.nearest_runs import NORMAL
@@ -66,6 +67,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         COMPARE,
         COST,
         PLAN_RUN,
+        PLAN_FLEET,
         FIND_DEPLOYMENTS,
         EXPORT_DEPLOYMENT,
         IMPORT_DEPLOYMENT,

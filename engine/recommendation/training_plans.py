@@ -26,6 +26,7 @@ __all__ = [
     "RunPlan",
     "SizedRun",
     "SystemRuns",
+    "coarse_sizes",
     "find_knee",
     "plan_run",
 ]

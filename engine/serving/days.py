@@ -28,6 +28,7 @@ __all__ = [
     "DayRules",
     "ServedDay",
     "ServingDays",
+    "best_by_size",
     "find_days",
     "follow_demand",
     "read_demand",
@@ -457,6 +458,24 @@ def _sizes(table: pd.DataFrame) -> Floats:
     return np.asarray(table["gpus"].to_numpy(np.float64) / table["deployments"].to_numpy(np.float64))
 
 
+def best_by_size(sizing: ServiceSizing) -> list[tuple[int, float, dict[str, Any]]]:
+    """Return for each number of GPUs the deployment that holds the highest load within the limits: GPUs, that load
+    [1/s], and its fields and figures.
+
+    Args:
+        sizing: services that hold the limits, sized for an open load.
+    """
+    table = sizing.table
+    capacity = table["most_load"].to_numpy(np.float64) / table["deployments"].to_numpy(np.float64)
+    sizes = _sizes(table)
+    found = []
+    for size in np.unique(sizes):
+        place = int(np.argmax(np.where(sizes == size, capacity, 0.0)))
+        row = {str(name): value for name, value in table.iloc[place].items()}
+        found.append((int(size), float(capacity[place]), row))
+    return found
+
+
 def find_days(demand: DayDemand, rules: DayRules, sizing: ServiceSizing) -> ServingDays:
     """Return the days of the best deployment of each number of GPUs.
 
@@ -469,13 +488,10 @@ def find_days(demand: DayDemand, rules: DayRules, sizing: ServiceSizing) -> Serv
         sizing: services that hold the limits, sized for an open load.
     """
     table = sizing.table
-    capacity = table["most_load"].to_numpy(np.float64) / table["deployments"].to_numpy(np.float64)
     sizes = _sizes(table)
     days = []
-    for size in np.unique(sizes):
-        place = int(np.argmax(np.where(sizes == size, capacity, 0.0)))
-        row = {str(name): value for name, value in table.iloc[place].items()}
-        day = follow_demand(demand, rules, row, size=int(size), capacity=float(capacity[place]), output=sizing.output)
+    for size, capacity, row in best_by_size(sizing):
+        day = follow_demand(demand, rules, row, size=size, capacity=capacity, output=sizing.output)
         if day is not None:
             days.append(day)
     days.sort(key=lambda day: (day.unserved_requests, _rank(day), day.size * day.peak_replicas))

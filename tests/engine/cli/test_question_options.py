@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "cost": "cost",
     "plan_run": "plan run",
     "plan_day": "plan day",
+    "plan_fleet": "plan fleet",
     "find_deployments": "inference",
     "size_service": "service",
     "compare_servers": "servers",
@@ -55,6 +56,7 @@ COMMANDS: Final = {
 LISTS: Final = {"list_models", "list_systems", "list_columns", "list_parameters", "list_schedules", "list_cards"}
 READ_OTHERWISE: Final = {
     **{verb: {"statistics"} for verb in ("explore", "best", "evaluate", "compare")},  # commands print all
+    "plan_fleet": {"pools", "jobs", "services"},  # FLEET.json
     "plan_layers": {"model", "profile_name"},  # PROFILE|MODEL
     "plan_card": {"measurements"},  # CARD=TRACE
     "split_gpus": {"system"},

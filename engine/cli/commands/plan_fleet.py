@@ -1,0 +1,166 @@
+"""The command `plan fleet`: who gets which GPUs of a fleet in which hour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from engine.cli.options import JsonOption
+from engine.cli.output import ExitCode, as_json, text_table, write_line
+from engine.cli.progress import ProgressReport
+from engine.cli.question_options import UnfinishedQuestion, asks, name_options
+from engine.questions.documents.fleet import FleetQuestion
+from engine.questions.errors import QuestionError
+from engine.questions.fields import question_fields
+from models.documents import DocumentError, read_json, shown
+
+__all__ = ["plan_fleet_hours"]
+
+VALUES: Final = {
+    "progress": "Jobs train at {:.1%} of their speed alone on the fleet",
+    "days": "The last job is done in {:,.4g} days",
+    "usd": "GPUs in use cost {:,.0f} USD",
+}
+"""The objective's value in words."""
+
+
+@asks(FleetQuestion)
+def plan_fleet_hours(
+    asked: UnfinishedQuestion[FleetQuestion],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FLEET.json", help="Pools, jobs and services, as the question plan_fleet has them."),
+    ],
+    csv: Annotated[bool, typer.Option("--csv", help="Print who has how many GPUs by hour as CSV.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Plan a fleet: which training job and which service gets which GPUs in which hour of a day or a week.
+
+    Services have as many replicas as their demand needs within limits on latencies, jobs hold their deadlines, and
+    with what is left the objective is made best, and proven so. Options replace values of the file.
+
+    \b
+    Example of a file:
+      {"pools": [{"system": "h100_80g_sxm", "num_procs": 256}],
+       "jobs": [{"model": "llama-3-8B", "max_batch_size": 512, "tokens": 1e12, "deadline_days": 30},
+                {"model": "llama-3-8B", "name": "at night", "max_batch_size": 256, "elastic": true}],
+       "services": [{"model": "llama-3-70B", "prompt": 1024, "output": 256, "peak_rate": 40}]}
+
+    \b
+    Examples:
+      shardscape plan fleet fleet.json
+      shardscape plan fleet fleet.json --why
+      shardscape plan fleet fleet.json --objective usd --json
+
+    \b
+    JSON is the answer to the question plan_fleet: value and bound of the objective, pools with GPUs in use by hour,
+    jobs (size by hour, days), services (replicas by hour, unserved demand), baselines, changes, refused.
+
+    Exit code 1 when demand or a deadline is not held.
+    """
+    import time
+
+    from engine.questions.bounds import Context
+    from engine.questions.fleets import find_fleet_plan, fleet_document
+
+    start = time.perf_counter()
+    if csv and json:
+        raise QuestionError("Give --csv or --json, not both.")
+    question = asked.finish(**_merge(file, asked))
+    with ProgressReport("planning") as report, name_options(FleetQuestion):
+        document = fleet_document(find_fleet_plan(question, context=Context(tell=report)))
+    if json:
+        write_line(as_json({**document, "seconds": time.perf_counter() - start}))
+    elif csv:
+        write_line(_hours_csv(document))
+    else:
+        _print_fleet(document)
+    if not document["holds"]:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _merge(file: Path, asked: UnfinishedQuestion[FleetQuestion]) -> dict[str, Any]:
+    """Return the values of a file that no option gives."""
+    found = read_json(file, "fleet", DocumentError)
+    if not isinstance(found, dict):
+        raise QuestionError(f"{file} has {shown(found)}; it must be a JSON object with pools, jobs and services.")
+    fields = question_fields(FleetQuestion)
+    given = {name for name, value in asked.said.items() if name in fields and value not in (None, fields[name].default)}
+    return {name: value for name, value in found.items() if name not in given}
+
+
+def _holders(document: Mapping[str, Any]) -> list[tuple[str, dict[str, list[int]]]]:
+    """Return who holds how many GPUs by pool and hour."""
+    names = [pool["name"] for pool in document["pools"]]
+    hours = range(document["hours"])
+    found = []
+    for job in document["jobs"]:
+        held = {name: [0 for _ in hours] for name in names}
+        for hour, at in enumerate(job["hours"]):
+            if at is not None:
+                held[job["curve"][at]["pool"]][hour] += job["curve"][at]["gpus"]
+        found.append((job["name"], held))
+    for service in document["services"]:
+        held = {name: [0 for _ in hours] for name in names}
+        for choice, counts in zip(service["choices"], service["replicas"], strict=True):
+            for hour, count in enumerate(counts):
+                held[choice["pool"]][hour] += choice["gpus"] * count
+        found.append((service["name"], held))
+    return found
+
+
+def _hours_csv(document: Mapping[str, Any]) -> str:
+    import pandas as pd
+
+    rows = [
+        {"hour": hour, "name": name, "system": pool, "gpus": gpus[hour]}
+        for name, held in _holders(document)
+        for pool, gpus in held.items()
+        for hour in range(document["hours"])
+    ]
+    return pd.DataFrame(rows).to_csv(index=False).rstrip("\n")
+
+
+def _print_fleet(document: Mapping[str, Any]) -> None:
+    value = document["value"]
+    proven = "proven best" if not document["gap"] else f"at most {document['gap']:.2%} from the best"
+    said = "A job makes no progress" if value is None else VALUES[document["objective"]].format(value)
+    write_line(f"{said}; {proven}.")
+    if document["usd"] is not None and document["objective"] != "usd":
+        write_line(f"GPUs in use cost {document['usd']:,.0f} USD in {document['hours']} hours.")
+    for pool in document["pools"]:
+        spares = f", {pool['spares']:,} of them spare" if pool["spares"] else ""
+        write_line(f"{pool['gpus']:,} x {pool['name']}{spares}: {min(pool['used']):,} to {max(pool['used']):,} in use")
+    rows = []
+    for name, held in _holders(document):
+        for pool_name, gpus in held.items():
+            if any(gpus):
+                least, most = min(gpus), max(gpus)
+                rows.append([name, pool_name, f"{least:,}" if least == most else f"{least:,} to {most:,}"])
+    write_line(text_table(["", "system", "GPUs"], rows, left=(0, 1)))
+    for job in document["jobs"]:
+        until = "" if job["days"] is None else f", done in {job['days']:,.4g} days"
+        deadline = "" if job["deadline_days"] is None else f" (deadline {job['deadline_days']:,g})"
+        late = "; LATE" if job["is_late"] else ""
+        write_line(f"{job['name']}: {job['tokens_per_s']:,.0f} tokens/s{until}{deadline}{late}")
+    for service in document["services"]:
+        short = sum(service["unserved"]) / (sum(service["demand"]) or 1.0)
+        told = f"{short:.2%} of the demand is NOT SERVED" if short else "all demand is served"
+        write_line(f"{service['name']}: {told}")
+    for name, reason in document["refused"].items():
+        write_line(f"{name}: {reason}")
+    if document["baselines"]:
+        write_line("Simpler plans:")
+    for each in document["baselines"]:
+        said = "none" if each["value"] is None else f"{each['value']:,.4g}"
+        write_line(f"  {each['words']}: {said}{'' if each['holds'] else ', does not hold all demand and deadlines'}")
+    if document["changes"]:
+        write_line("Changes, the largest gain first:")
+    for each in document["changes"]:
+        gain = "-" if each["gain"] is None else f"{each['gain']:+,.4g}"
+        write_line(f"  {each['words']}: {gain}{'' if each['holds'] else ', does not hold all demand and deadlines'}")
+    for sentence in document["not_modelled"]:
+        write_line(sentence)

@@ -1,0 +1,80 @@
+"""An allocation as a plain document, from which all its figures can be computed again."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from engine.fleet.problem import Allocation
+
+__all__ = ["describe_allocation"]
+
+
+def describe_allocation(allocation: Allocation) -> dict[str, Any]:
+    """Return an allocation as lists and numbers: what was asked, who has what, and the figures.
+
+    Args:
+        allocation: of a fleet.
+    """
+    problem = allocation.problem
+    names = [pool.name for pool in problem.pools]
+    used = allocation.gpus
+    jobs = []
+    for number, job in enumerate(problem.jobs):
+        jobs.append(
+            {
+                "name": job.name,
+                "tokens": job.tokens,
+                "deadline_days": job.deadline_days,
+                "weight": job.weight,
+                "is_elastic": job.is_elastic,
+                "restart_s": job.restart_s,
+                "curve": [
+                    {"pool": names[size.pool], "gpus": size.gpus, "tokens_per_s": size.tokens_per_s}
+                    for size in job.sizes
+                ],
+                "hours": [None if at < 0 else int(at) for at in allocation.sizes[number]],
+                "tokens_per_s": allocation.rate(number),
+                "days": _number_or_none(allocation.days(number)),
+                "is_late": number in allocation.late,
+            }
+        )
+    services = []
+    for number, service in enumerate(problem.services):
+        services.append(
+            {
+                "name": service.name,
+                "demand": [float(each) for each in service.demand],
+                "choices": [
+                    {"pool": names[each.pool], "gpus": each.gpus, "capacity": each.capacity} for each in service.choices
+                ],
+                "replicas": allocation.replicas[number].tolist(),
+                "unserved": [float(each) for each in allocation.unserved(number)],
+            }
+        )
+    return {
+        "objective": problem.objective,
+        "hours": problem.hours,
+        "pools": [
+            {
+                "name": pool.name,
+                "gpus": pool.gpus,
+                "node": pool.node,
+                "spares": pool.spares,
+                "usd_per_h": _number_or_none(pool.usd_per_h),
+                "used": used[number].tolist(),
+            }
+            for number, pool in enumerate(problem.pools)
+        ],
+        "jobs": jobs,
+        "services": services,
+        "value": _number_or_none(allocation.value),
+        "bound": _number_or_none(allocation.bound),
+        "gap": allocation.gap,
+        "usd": _number_or_none(allocation.usd),
+        "holds": allocation.holds,
+    }
+
+
+def _number_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None

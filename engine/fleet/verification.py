@@ -1,0 +1,87 @@
+"""Check of an allocation from its document alone: every figure once more, hour by hour, without the solver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+__all__ = ["find_faults"]
+
+TOLERANCE: Final = 1e-6
+"""Relative difference of two figures that count as equal: the solver's tolerance."""
+
+
+def find_faults(document: Mapping[str, Any]) -> list[str]:
+    """Return what does not hold in an allocation, a sentence for each; empty if all does.
+
+    Args:
+        document: as `engine.fleet.documents.describe_allocation` returns it.
+    """
+    return list(_walk_faults(document))
+
+
+def _walk_faults(document: Mapping[str, Any]) -> Iterator[str]:
+    hours = document["hours"]
+    used = {pool["name"]: [0] * hours for pool in document["pools"]}
+    rates = {}
+    for job in document["jobs"]:
+        tokens = 0.0
+        for hour, at in enumerate(job["hours"]):
+            if at is None:
+                continue
+            size = job["curve"][at]
+            used[size["pool"]][hour] += size["gpus"]
+            changed = job["is_elastic"] and hours > 1 and job["hours"][hour - 1] != at
+            tokens += size["tokens_per_s"] * (3600.0 - (min(job["restart_s"], 3600.0) if changed else 0.0))
+        if not job["is_elastic"] and len(set(job["hours"])) > 1:
+            yield f"{job['name']} changes its size, which it cannot."
+        rates[job["name"]] = rate = tokens / (3600.0 * hours)
+        if not _is_equal(rate, job["tokens_per_s"]):
+            yield f"{job['name']} trains {rate:g} tokens/s, not {job['tokens_per_s']:g}."
+        if job["tokens"] is not None:
+            days = job["tokens"] / rate / 86_400.0 if rate else math.inf
+            if not _is_equal(days, math.inf if job["days"] is None else job["days"]):
+                yield f"{job['name']} takes {days:g} days, not {job['days']}."
+            is_late = job["deadline_days"] is not None and days > job["deadline_days"] * (1.0 + TOLERANCE)
+            if is_late and not job["is_late"]:
+                yield f"{job['name']} is late."
+    short = False
+    for service in document["services"]:
+        for hour, demand in enumerate(service["demand"]):
+            served = 0.0
+            for choice, counts in zip(service["choices"], service["replicas"], strict=True):
+                served += choice["capacity"] * counts[hour]
+                used[choice["pool"]][hour] += choice["gpus"] * counts[hour]
+            missing = max(demand - served, 0.0)
+            short = short or missing > TOLERANCE * demand
+            if abs(missing - service["unserved"][hour]) > TOLERANCE * max(demand, 1e-30):
+                yield f"{service['name']} lacks {missing:g} requests/s in hour {hour}, not what is said."
+    for pool in document["pools"]:
+        for hour, gpus in enumerate(used[pool["name"]]):
+            if gpus > pool["gpus"] - pool["spares"]:
+                yield f"{gpus:,} GPUs of {pool['name']} are used in hour {hour}; there are {pool['gpus']:,}."
+            if gpus != pool["used"][hour]:
+                yield f"{gpus:,} GPUs of {pool['name']} are used in hour {hour}, not {pool['used'][hour]:,}."
+    if document["holds"] and (short or any(job["is_late"] for job in document["jobs"])):
+        yield "Not all demand and deadlines are held, as is said."
+    value = _objective_value(document, used, rates)
+    if not _is_equal(value, math.inf if document["value"] is None else document["value"]):
+        yield f"The objective is {value:g}, not {document['value']}."
+
+
+def _objective_value(document: Mapping[str, Any], used: Mapping[str, list[int]], rates: Mapping[str, float]) -> float:
+    jobs = document["jobs"]
+    if document["objective"] == "usd":
+        return float(sum(pool["usd_per_h"] * sum(used[pool["name"]]) for pool in document["pools"]))
+    if document["objective"] == "days":
+        timed = [job for job in jobs if job["tokens"] is not None]
+        return max(job["tokens"] / rates[job["name"]] / 86_400.0 if rates[job["name"]] else math.inf for job in timed)
+    best = {job["name"]: max((size["tokens_per_s"] for size in job["curve"]), default=0.0) for job in jobs}
+    able = [job for job in jobs if best[job["name"]] > 0]
+    weights = sum(job["weight"] for job in able) or 1.0
+    return float(sum(job["weight"] / weights * rates[job["name"]] / best[job["name"]] for job in able))
+
+
+def _is_equal(one: float, other: float) -> bool:
+    return one == other or abs(one - other) <= TOLERANCE * max(abs(one), abs(other))

@@ -1,0 +1,446 @@
+"""Verb about a fleet: training jobs and services that share GPUs of several kinds over the hours of a day or a week."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from engine.economics import RunInputs
+from engine.executions.arrays import Floats
+from engine.executions.execution_names import execution_name
+from engine.exploration.proven_optimum import best_of
+from engine.exploration.run import ExplorationCancelled
+from engine.fleet import (
+    OBJECTIVES,
+    Allocation,
+    Change,
+    FleetError,
+    FleetJob,
+    FleetProblem,
+    FleetService,
+    GpuPool,
+    JobSize,
+    ReplicaChoice,
+    allocate,
+    check_problem,
+    explain_allocation,
+    find_faults,
+    spare_nodes,
+)
+from engine.fleet.curves import choose_replica, curve_of_job
+from engine.fleet.documents import describe_allocation
+from engine.fleet.reasons import without_changes, without_growth
+from engine.questions.bounds import Context
+from engine.questions.documents.fleet import FleetJobDocument, FleetPoolDocument, FleetQuestion, FleetServiceDocument
+from engine.questions.plain import plain
+from engine.questions.recommendations import find_recommendation
+from engine.questions.scenario_documents import found_model, found_system
+from engine.questions.verb import Document, QuestionError, Row, Verb
+from engine.scenarios.scenario import Scenario
+from engine.serving import FIELDS, ServiceLoad, size_service
+from engine.serving.days import shape_demand
+from hardware import System
+from models.documents import did_you_mean, shown
+
+__all__ = ["PLAN_FLEET", "FleetPlan", "find_fleet_plan", "fleet_document", "read_fleet"]
+
+DAY_HOURS: Final = 24
+WEEK_HOURS: Final = 168
+DEFAULT_TOKENS: Final = 1e12
+"""Tokens of a job that goes on, for the share of its time that failures take."""
+NOT_MODELLED: Final = (
+    "Jobs hold 1, 2, 3, 4, 6, 8, 12, ... nodes, or sixteenths of a system's GPUs.",
+    "Replicas start and stop on the hour, at once.",
+    "A service has one deployment on each system, that with the highest load per GPU.",
+    "Reinforcement learning and chains of jobs are not planned.",
+)
+"""Parts that a plan of a fleet leaves out."""
+UNITS: Final = {
+    "usd": "USD",
+    "usd_per_h": "USD/h",
+    "demand": "1/s",
+    "unserved": "1/s",
+    "capacity": "1/s",
+    "days": "days",
+    "deadline_days": "days",
+    "restart_s": "s",
+}
+"""Units of the figures of a plan."""
+SEARCH_SHARE: Final = 0.7
+"""Share of the work that curves of jobs and services take, for the progress shown."""
+
+
+class FleetPlan(NamedTuple):
+    """Plan of a fleet: the best allocation, baselines by name, changes with their gains, and why a job
+    or service does not run on a pool."""
+
+    allocation: Allocation
+    baselines: Mapping[str, Allocation]
+    changes: list[Change]
+    refused: Mapping[str, str]
+
+
+class FleetPoolRow(Document):
+    """GPUs of a kind, and how many are in use."""
+
+    name: str
+    gpus: int
+    node: int = Field(description="GPUs of a node.")
+    spares: int = Field(description="GPUs kept free for failures.")
+    usd_per_h: float | None
+    used: list[int] = Field(description="GPUs in use by hour.")
+
+
+class FleetSizeRow(Document):
+    """GPUs that a job may hold."""
+
+    pool: str
+    gpus: int
+    tokens_per_s: float = Field(description="Failures, checkpoints and restarts included.")
+    layout: str
+
+
+class FleetJobRow(Document):
+    """A job in the plan."""
+
+    name: str
+    tokens: float | None
+    deadline_days: float | None
+    weight: float
+    is_elastic: bool
+    restart_s: float
+    curve: list[FleetSizeRow] = Field(description="Sizes at which it runs, by pool.")
+    hours: list[int | None] = Field(description="Position of its size in `curve` by hour; null where it pauses.")
+    tokens_per_s: float = Field(description="Mean of all hours.")
+    days: float | None = Field(description="Null without tokens or without progress.")
+    is_late: bool
+
+
+class FleetChoiceRow(Document):
+    """A deployment of a service."""
+
+    pool: str
+    gpus: int = Field(description="GPUs of a replica.")
+    capacity: float = Field(description="Requests of a second that a replica serves within the limits.")
+    deployment: Row
+
+
+class FleetServiceRow(Document):
+    """A service in the plan."""
+
+    name: str
+    demand: list[float] = Field(description="Requests per second by hour, headroom included.")
+    choices: list[FleetChoiceRow]
+    replicas: list[list[int]] = Field(description="Replicas by choice and hour.")
+    unserved: list[float] = Field(description="Demand beyond the replicas by hour [1/s].")
+
+
+class FleetChangeRow(Document):
+    """A change of the fleet or of its constraints."""
+
+    words: str
+    value: float | None = Field(description="The objective after it.")
+    gain: float | None = Field(description="By which the objective gets better; below 0 if worse.")
+    holds: bool = Field(description="Whether all demand and deadlines hold after it.")
+
+
+class FleetBaselineRow(Document):
+    """A simpler plan."""
+
+    words: str
+    value: float | None
+    holds: bool
+
+
+class FleetAnswer(Document):
+    """Plan of a fleet: GPUs of every job and service in every hour."""
+
+    objective: str
+    objective_words: str
+    hours: int
+    value: float | None = Field(
+        description="progress: 1 is every job as fast as alone on the fleet; days until the last job is done; or USD "
+        "of all hours. Null if a job makes no progress."
+    )
+    bound: float | None = Field(description="No plan is better than this.")
+    gap: float = Field(description="Share by which a better plan may exist; 0 if this one is proven best.")
+    holds: bool = Field(description="Whether all demand is served and no job is late.")
+    usd: float | None = Field(description="Cost of the GPUs in use over all hours; null without a price.")
+    pools: list[FleetPoolRow]
+    jobs: list[FleetJobRow]
+    services: list[FleetServiceRow]
+    baselines: list[FleetBaselineRow]
+    changes: list[FleetChangeRow] = Field(description="With `why`: a node more, and constraints lifted.")
+    refused: dict[str, str] = Field(description="Jobs and services that a pool cannot run, with the reason.")
+    faults: list[str] = Field(description="Empty: all figures were computed again from this document.")
+    not_modelled: list[str]
+    units: dict[str, str]
+    seconds: float
+
+
+def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, dict[str, str]]:
+    """Return the problem of a question, and which jobs and services a pool cannot run, with the reason.
+
+    Args:
+        asked: the question.
+        context: bounds, progress and cancelling.
+
+    Raises `QuestionError`, `engine.fleet.FleetError`, and the errors of loading models and systems.
+    """
+    systems = [found_system(pool.system) for pool in asked.pools]
+    names = [system.name for system in systems]
+    for name in names:
+        if names.count(name) > 1:
+            raise QuestionError(f"There are two pools of {name}; give one with the GPUs of both.")
+    hours = _count_hours(asked)
+    pools = tuple(_read_pool(pool, system, asked) for pool, system in zip(asked.pools, systems, strict=True))
+    titles: set[str] = set()
+    jobs = [_read_job(job, names, titles) for job in asked.jobs]
+    services = [_read_service(service, names, titles, hours) for service in asked.services]
+    problem = FleetProblem(pools, tuple(jobs), tuple(services), hours, asked.objective)
+    check_problem(problem)  # before the searches, which take a while
+    refused: dict[str, str] = {}
+    steps = len(pools) * (len(jobs) + len(services))
+    done = 0
+
+    def tell_step(share: float, doing: str) -> None:
+        context.tell(SEARCH_SHARE * (done + share) / steps, doing)
+
+    for place, job in enumerate(asked.jobs):
+        sizes: list[JobSize] = []
+        for number, system in enumerate(systems):
+            if job.systems is None or system.name in job.systems:
+                found = _curve(number, pools[number], system, job, asked, context, tell_step)
+                sizes += found.sizes
+                if not found.sizes:
+                    refused[f"{jobs[place].name} on {system.name}"] = next(iter(found.refused.values()))
+            done += 1
+        jobs[place] = replace(jobs[place], sizes=tuple(sizes))
+    for place, service in enumerate(asked.services):
+        choices: list[ReplicaChoice] = []
+        for number, system in enumerate(systems):
+            if service.systems is None or system.name in service.systems:
+                replicas, obstacle = _choose_replica(number, pools[number], system, service, context, tell_step)
+                choices += replicas
+                if not replicas:
+                    refused[f"{services[place].name} on {system.name}"] = obstacle
+            done += 1
+        services[place] = replace(services[place], choices=tuple(choices))
+    return replace(problem, jobs=tuple(jobs), services=tuple(services)), refused
+
+
+def find_fleet_plan(asked: FleetQuestion, *, context: Context | None = None) -> FleetPlan:
+    """Return the plan of a question.
+
+    Args:
+        asked: the question.
+        context: bounds, progress and cancelling.
+
+    Raises `QuestionError`, the errors of loading models and systems, and `engine.ExplorationCancelled`.
+    """
+    context = context or Context()
+    try:
+        problem, refused = read_fleet(asked, context)
+        context.tell(SEARCH_SHARE, "allocation")
+        found = allocate(problem, asked.longest_s)
+        baselines = {
+            words: allocate(simpler, asked.longest_s)
+            for words, simpler in (
+                ("Jobs keep one size all day", without_changes(problem)),
+                ("Services keep the replicas of their peak, too", without_growth(problem)),
+            )
+        }
+
+        def tell_change(share: float, doing: str) -> None:
+            if context.stops():
+                raise ExplorationCancelled("The plan was cancelled.")
+            context.tell(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * share, doing)
+
+        changes = explain_allocation(found, asked.longest_s, tell_change) if asked.why else []
+    except FleetError as problem_found:
+        raise QuestionError(str(problem_found)) from None
+    return FleetPlan(found, baselines, changes, refused)
+
+
+def _count_hours(asked: FleetQuestion) -> int:
+    hours = {len(service.demand) for service in asked.services if service.demand is not None}
+    for found in hours - {DAY_HOURS, WEEK_HOURS}:
+        raise QuestionError(f"`demand` has {found:,} numbers; give {DAY_HOURS} for a day, or {WEEK_HOURS} for a week.")
+    return max(hours, default=DAY_HOURS)
+
+
+def _read_pool(pool: FleetPoolDocument, system: System, asked: FleetQuestion) -> GpuPool:
+    inputs = RunInputs.of(system, mtbf_h=asked.mtbf_h)
+    node = system.node_size
+    spares = pool.spare_nodes
+    if spares is None:
+        spares = spare_nodes(pool.num_procs, node, inputs.mtbf_h, asked.repair_h)
+    elif spares * node > pool.num_procs:
+        raise QuestionError(
+            f"{spares:,} spare nodes of {system.name} have {spares * node:,} GPUs; there are {pool.num_procs:,}."
+        )
+    price = pool.usd_per_h if pool.usd_per_h is not None else inputs.usd_middle
+    return GpuPool(system.name, pool.num_procs, node, spares * node, math.nan if price is None else price)
+
+
+def _read_job(job: FleetJobDocument, pools: list[str], titles: set[str]) -> FleetJob:
+    """Return a job without its sizes."""
+    name = _name_once(job.name or found_model(job.model).name, titles)
+    if job.deadline_days is not None and job.tokens is None:
+        raise QuestionError(f"{name} has a deadline, but no tokens to train; give `tokens`.")
+    _check_systems(job.systems, pools, name)
+    return FleetJob(name, (), job.tokens, job.deadline_days, job.weight, job.elastic, job.restart_s)
+
+
+def _read_service(service: FleetServiceDocument, pools: list[str], titles: set[str], hours: int) -> FleetService:
+    """Return a service without its deployments."""
+    name = _name_once(service.name or found_model(service.model).name, titles)
+    _check_systems(service.systems, pools, name)
+    return FleetService(name, (), _demand(service, hours) * (1.0 + service.headroom))
+
+
+def _check_systems(wanted: list[str] | None, pools: list[str], title: str) -> None:
+    for name in wanted or ():
+        if name not in pools:
+            raise QuestionError(f"{title} may use {shown(name)}, which is no pool{did_you_mean(name, pools)}.")
+
+
+def _name_once(name: str, taken: set[str]) -> str:
+    number, title = 1, name
+    while title in taken:
+        number += 1
+        title = f"{name} ({number})"
+    taken.add(title)
+    return title
+
+
+def _curve(
+    number: int,
+    pool: GpuPool,
+    system: System,
+    job: FleetJobDocument,
+    asked: FleetQuestion,
+    context: Context,
+    tell: Callable[[float, str], None],
+) -> Any:
+    model = found_model(job.model)
+
+    def scenario_at(num_procs: int) -> Scenario:
+        return Scenario.of(
+            model,
+            system,
+            num_procs=num_procs,
+            max_batch_size=job.max_batch_size,
+            datatype=job.datatype,
+            limits=job.limits,
+            cost_model=asked.cost_model,
+        )
+
+    def search(scenario: Scenario) -> Mapping[str, Any] | None:
+        scenario = context.bounds.searchable(scenario)
+        if asked.figures_of == "fastest":
+            return best_of(scenario) or None
+        return find_recommendation(scenario, asked).execution
+
+    inputs = replace(RunInputs.of(system, mtbf_h=asked.mtbf_h), tokens=job.tokens or DEFAULT_TOKENS)
+
+    def tell_size(share: float, doing: str) -> None:
+        tell(share, f"{model.name} on {system.name}, {doing}")
+
+    return curve_of_job(number, pool.gpus - pool.spares, scenario_at, search, inputs, tell_size, context.stops)
+
+
+def _choose_replica(
+    number: int,
+    pool: GpuPool,
+    system: System,
+    service: FleetServiceDocument,
+    context: Context,
+    tell: Callable[[float, str], None],
+) -> tuple[tuple[ReplicaChoice, ...], str]:
+    sizing = size_service(
+        found_model(service.model),
+        system,
+        load=ServiceLoad(1.0, None),
+        prompt=service.prompt,
+        output=service.output,
+        most_procs=max(pool.gpus - pool.spares, 1),
+        limits=service.limits,
+        time_to_first_token=service.time_to_first_token_s,
+        time_per_output_token=service.time_per_output_token_s,
+        level=service.held_at,
+        progress=tell,
+        cancel=context.stops,
+    )
+    return choose_replica(number, pool.gpus - pool.spares, sizing), sizing.obstacle or "No deployment holds the limits."
+
+
+def _demand(service: FleetServiceDocument, hours: int) -> Floats:
+    if (service.demand is None) == (service.peak_rate is None):
+        raise QuestionError("A service needs a demand: give either `demand` or `peak_rate`.")
+    if service.demand is not None:
+        if len(service.demand) != hours and hours % len(service.demand):
+            raise QuestionError(f"`demand` has {len(service.demand)} numbers; the plan has {hours} hours.")
+        if not any(service.demand):
+            raise QuestionError("`demand` is 0 in all hours; leave the service out, or give requests per second.")
+        return np.resize(np.array(service.demand, np.float64), hours)
+    assert service.peak_rate is not None
+    day = shape_demand(service.peak_rate, service.trough_share, service.peak_hour)
+    # The highest demand of each hour: replicas change on the hour.
+    highest = day.rates.reshape(DAY_HOURS, -1).max(axis=1)
+    return np.resize(highest, hours)
+
+
+def fleet_document(found: FleetPlan) -> dict[str, Any]:
+    """Return a plan as JSON has it.
+
+    Args:
+        found: the plan.
+    """
+    document = describe_allocation(found.allocation)
+    faults = find_faults(document)
+    problem = found.allocation.problem
+    for row, job in zip(document["jobs"], problem.jobs, strict=True):
+        for size_row, size in zip(row["curve"], job.sizes, strict=True):
+            size_row["layout"] = execution_name(size.row)
+    for row, service in zip(document["services"], problem.services, strict=True):
+        for choice_row, choice in zip(row["choices"], service.choices, strict=True):
+            choice_row["deployment"] = {column.name: plain(choice.row[column.name]) for column in FIELDS}
+    return {
+        **document,
+        "objective_words": OBJECTIVES[problem.objective],
+        "baselines": [
+            {"words": words, "value": plain(each.value), "holds": each.holds} for words, each in found.baselines.items()
+        ],
+        "changes": [
+            {"words": each.words, "value": plain(each.value), "gain": plain(each.gain), "holds": each.holds}
+            for each in found.changes
+        ],
+        "refused": dict(found.refused),
+        "faults": faults,
+        "not_modelled": list(NOT_MODELLED),
+        "units": UNITS,
+    }
+
+
+def _answer_fleet(asked: FleetQuestion, context: Context) -> dict[str, Any]:
+    start = time.perf_counter()
+    document = fleet_document(find_fleet_plan(asked, context=context))
+    return {**document, "seconds": time.perf_counter() - start}
+
+
+PLAN_FLEET = Verb(
+    "plan_fleet",
+    "Plan a fleet",
+    "Says which training job and which service gets which GPUs of a fleet in which hour of a day or a week, proven "
+    "best for progress, the earliest end or cost; what is late or unserved, and what a node more would bring.",
+    FleetQuestion,
+    FleetAnswer,
+    _answer_fleet,
+)

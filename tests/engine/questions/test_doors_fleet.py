@@ -1,0 +1,103 @@
+"""Plans of fleets: figures of `recommend`, `cost` and `plan_day`, the same through every door, and refusals."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from engine.cli.main import app
+from engine.questions import VERBS, QuestionError, answer
+
+SYSTEM, MODEL = "h100_80g_sxm", "llama-3-8B"
+PLAIN = {f"{name}_offload": False for name in ("weight", "activations", "optimizer")}
+LIMITS = {"tensor_par": [1, 2], "pipeline_par": [1, 2], "context_par": 1, **PLAIN}
+POOL = {"system": SYSTEM, "num_procs": 24, "spare_nodes": 0}
+JOB = {"model": MODEL, "max_batch_size": 256, "limits": LIMITS}
+SERVICE = {"model": MODEL, "prompt": 1024, "output": 256, "limits": {"tensor_par": [1, 2]}}
+FLEET: dict[str, Any] = {
+    "pools": [POOL],
+    "jobs": [{**JOB, "tokens": 1e11, "deadline_days": 60.0}, {**JOB, "name": "at night", "elastic": True}],
+    "services": [{**SERVICE, "peak_rate": 90.0}],
+}
+
+
+@functools.cache
+def planned() -> Any:
+    return json.loads(json.dumps(answer("plan_fleet", FLEET)))
+
+
+def test_figures_are_those_of_recommend_cost_and_plan_day() -> None:
+    found = planned()
+    Draft202012Validator(VERBS["plan_fleet"].answer_schema()).validate(found)
+    assert found["faults"] == []
+    assert found["holds"]
+    first = found["jobs"][0]
+    size = first["curve"][first["hours"][0]]
+    scenario = {
+        "model": MODEL,
+        "system": SYSTEM,
+        "num_procs": size["gpus"],
+        "max_batch_size": 256,
+        "datatype": "bfloat16",
+        "limits": LIMITS,
+    }
+    best = answer("recommend", {"scenario": scenario})["recommended"]
+    fields = {name: value for name, value in best.items() if name != "id"}
+    cost = answer("cost", {"model": MODEL, "system": SYSTEM, "execution": fields, "tokens": 1e11})
+    assert first["days"] * 86_400 == pytest.approx(cost["wall_s"], rel=1e-9)
+    (service,) = found["services"]
+    day = answer("plan_day", {"system": SYSTEM, **SERVICE, "peak_rate": 90.0, "most_procs": 64})
+    choice = service["choices"][0]
+    assert choice["capacity"] == pytest.approx(
+        next(row["capacity"] for row in day["top"] if row["gpus_per_replica"] == choice["gpus"])
+    )
+    for demand, count in zip(service["demand"], service["replicas"][0], strict=True):
+        assert count == math.ceil(demand / choice["capacity"] - 1e-6)
+
+
+def test_the_command_says_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps({**FLEET, "objective": "days"}), encoding="utf-8")
+    run = CliRunner().invoke(app, ["plan", "fleet", str(file), "--json"])
+    assert run.exit_code == 0, run.output
+    said = json.loads(run.stdout)
+    assert said["objective"] == "days"
+    assert {**said, "seconds": 0} == {
+        **json.loads(json.dumps(answer("plan_fleet", {**FLEET, "objective": "days"}))),
+        "seconds": 0,
+    }
+    late = {**FLEET, "jobs": [{**JOB, "tokens": 1e15, "deadline_days": 1.0}]}
+    file.write_text(json.dumps(late), encoding="utf-8")
+    run = CliRunner().invoke(app, ["plan", "fleet", str(file)])
+    assert run.exit_code == 1
+    assert "LATE" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"services": [{**SERVICE, "demand": [1.0] * 23}]}, "`demand` has 23 numbers; give 24"),
+        ({"services": [{**SERVICE, "demand": [0.0] * 24}]}, "`demand` is 0 in all hours"),
+        ({"services": [{**SERVICE, "demand": [-1.0] * 24}]}, "demand"),
+        ({"services": [SERVICE]}, "give either `demand` or `peak_rate`"),
+        ({"pools": [POOL, POOL]}, "two pools of h100_80g_sxm"),
+        ({"pools": [{**POOL, "spare_nodes": 9}]}, "9 spare nodes"),
+        ({"jobs": [{**JOB, "deadline_days": 1.0}]}, "has a deadline, but no tokens"),
+        ({"jobs": [{**JOB, "systems": ["h100_80g_sxn"]}]}, "which is no pool"),
+        ({"jobs": [], "services": []}, "give jobs or services"),
+        ({"jobs": [], "objective": "days"}, "needs a job with tokens"),
+        ({"jobs": [{**JOB, "gpus": 3}]}, "gpus"),
+    ],
+)
+def test_a_fleet_that_cannot_be_is_refused_in_a_sentence(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(QuestionError) as refused:
+        answer("plan_fleet", {**FLEET, **change})
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
