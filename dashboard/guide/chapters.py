@@ -32,6 +32,7 @@ _ORDER: Final = (
     "accuracy",
     "papers",
     "plan-a-run",
+    "fleet",
     "launch",
     "serving",
     "day-of-service",

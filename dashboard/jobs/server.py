@@ -14,6 +14,7 @@ from dashboard.jobs.codesign_studies import codesign_studies, study_times
 from dashboard.jobs.design_sensitivity import design_sensitivity
 from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
+from dashboard.jobs.fleet_plans import fleet_plans
 from dashboard.jobs.layer_plans import layer_plans
 from dashboard.jobs.operator_plans import operator_plans
 from dashboard.jobs.paper_figures import paper_figures
@@ -45,6 +46,7 @@ class Server:
         self.studies = Studies(self.board, self.workers.answers, self.questions.kind)
         self.layer_plans = layer_plans(self.workers.answers)
         self.run_plans = run_plans(self.workers.answers)
+        self.fleet_plans = fleet_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
         self.codesign_studies = codesign_studies(self.workers.answers)
         self.study_times = study_times(self.workers.answers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import streamlit as st
@@ -16,7 +17,7 @@ from dashboard.link.text_encoding import folded, unfolded
 from dashboard.widgets.upload import file_field, read_file
 from engine.planners.contract import PlanError
 
-__all__ = ["KEPT", "NO_TABLE", "PACKED", "OwnTable", "draw_own_table", "parse_own_table", "read_table"]
+__all__ = ["KEPT", "NO_TABLE", "PACKED", "OwnTable", "draw_own_table", "parse_own_table", "read_table", "use_own_text"]
 
 R = TypeVar("R")
 
@@ -64,7 +65,12 @@ def parse_own_table(parameter: str, noun: str, check: Callable[[str], object]) -
 
 
 def draw_own_table(
-    label: str, parameter: str, megabytes: int, check: Callable[[str], object], types: Sequence[str] = ("csv",)
+    label: str,
+    parameter: str,
+    megabytes: int,
+    check: Callable[[str], object],
+    types: Sequence[str] = ("csv",),
+    chosen: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Draw the field of a file of text; a new file runs the page again, whose door then finds its text.
 
@@ -74,6 +80,7 @@ def draw_own_table(
         megabytes: largest file.
         check: raises a `PlanError` for an invalid text.
         types: endings of the file's name.
+        chosen: further parameters of the link that choose the file.
 
     Raises `engine.planners.contract.PlanError` if the file cannot be read, or `check` refuses its text.
     """
@@ -82,10 +89,22 @@ def draw_own_table(
     if file is None or st.session_state.get(seen) == file.file_id:
         return
     text = read_table(_checked_text, check, file.getvalue())
-    st.session_state[seen], st.session_state[f"_{parameter}_text"] = file.file_id, text
+    st.session_state[seen] = file.file_id
+    use_own_text(parameter, text)
+    state.set_url_values(dict(chosen))
+    st.rerun()
+
+
+def use_own_text(parameter: str, text: str) -> None:
+    """Put a text into the session, and into the link if it is short.
+
+    Args:
+        parameter: of the link.
+        text: checked.
+    """
+    st.session_state[f"_{parameter}_text"] = text
     short = folded(text)
     state.set_url_value(parameter, short if len(short) <= IN_LINKS else None)
-    st.rerun()
 
 
 def read_table(function: Callable[..., R], *arguments: object) -> R:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+import pandas as pd
 
 from engine.fleet.problem import Allocation
 
-__all__ = ["describe_allocation"]
+__all__ = ["describe_allocation", "list_holders", "list_hours"]
 
 
 def describe_allocation(allocation: Allocation) -> dict[str, Any]:
@@ -78,3 +81,43 @@ def describe_allocation(allocation: Allocation) -> dict[str, Any]:
 
 def _number_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def list_holders(document: Mapping[str, Any]) -> list[tuple[str, dict[str, list[int]]]]:
+    """Return the names of all jobs and services, and the GPUs of each by pool and hour.
+
+    Args:
+        document: of an allocation.
+    """
+    names = [pool["name"] for pool in document["pools"]]
+    hours = range(document["hours"])
+    found = []
+    for job in document["jobs"]:
+        held = {name: [0 for _ in hours] for name in names}
+        for hour, at in enumerate(job["hours"]):
+            if at is not None:
+                held[job["curve"][at]["pool"]][hour] += job["curve"][at]["gpus"]
+        found.append((job["name"], held))
+    for service in document["services"]:
+        held = {name: [0 for _ in hours] for name in names}
+        for choice, counts in zip(service["choices"], service["replicas"], strict=True):
+            for hour, count in enumerate(counts):
+                held[choice["pool"]][hour] += choice["gpus"] * count
+        found.append((service["name"], held))
+    return found
+
+
+def list_hours(document: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a row for each hour, job or service and pool: hour, name, system, gpus.
+
+    Args:
+        document: of an allocation.
+    """
+    return pd.DataFrame(
+        [
+            {"hour": hour, "name": name, "system": pool, "gpus": gpus[hour]}
+            for name, held in list_holders(document)
+            for pool, gpus in held.items()
+            for hour in range(document["hours"])
+        ]
+    )

@@ -63,6 +63,7 @@ def plan_fleet_hours(
     """
     import time
 
+    from engine.fleet.documents import list_hours
     from engine.questions.bounds import Context
     from engine.questions.fleets import find_fleet_plan, fleet_document
 
@@ -75,7 +76,7 @@ def plan_fleet_hours(
     if json:
         write_line(as_json({**document, "seconds": time.perf_counter() - start}))
     elif csv:
-        write_line(_hours_csv(document))
+        write_line(list_hours(document).to_csv(index=False).rstrip("\n"))
     else:
         _print_fleet(document)
     if not document["holds"]:
@@ -92,39 +93,9 @@ def _merge(file: Path, asked: UnfinishedQuestion[FleetQuestion]) -> dict[str, An
     return {name: value for name, value in found.items() if name not in given}
 
 
-def _holders(document: Mapping[str, Any]) -> list[tuple[str, dict[str, list[int]]]]:
-    """Return who holds how many GPUs by pool and hour."""
-    names = [pool["name"] for pool in document["pools"]]
-    hours = range(document["hours"])
-    found = []
-    for job in document["jobs"]:
-        held = {name: [0 for _ in hours] for name in names}
-        for hour, at in enumerate(job["hours"]):
-            if at is not None:
-                held[job["curve"][at]["pool"]][hour] += job["curve"][at]["gpus"]
-        found.append((job["name"], held))
-    for service in document["services"]:
-        held = {name: [0 for _ in hours] for name in names}
-        for choice, counts in zip(service["choices"], service["replicas"], strict=True):
-            for hour, count in enumerate(counts):
-                held[choice["pool"]][hour] += choice["gpus"] * count
-        found.append((service["name"], held))
-    return found
-
-
-def _hours_csv(document: Mapping[str, Any]) -> str:
-    import pandas as pd
-
-    rows = [
-        {"hour": hour, "name": name, "system": pool, "gpus": gpus[hour]}
-        for name, held in _holders(document)
-        for pool, gpus in held.items()
-        for hour in range(document["hours"])
-    ]
-    return pd.DataFrame(rows).to_csv(index=False).rstrip("\n")
-
-
 def _print_fleet(document: Mapping[str, Any]) -> None:
+    from engine.fleet.documents import list_holders
+
     value = document["value"]
     proven = "proven best" if not document["gap"] else f"at most {document['gap']:.2%} from the best"
     said = "A job makes no progress" if value is None else VALUES[document["objective"]].format(value)
@@ -135,7 +106,7 @@ def _print_fleet(document: Mapping[str, Any]) -> None:
         spares = f", {pool['spares']:,} of them spare" if pool["spares"] else ""
         write_line(f"{pool['gpus']:,} x {pool['name']}{spares}: {min(pool['used']):,} to {max(pool['used']):,} in use")
     rows = []
-    for name, held in _holders(document):
+    for name, held in list_holders(document):
         for pool_name, gpus in held.items():
             if any(gpus):
                 least, most = min(gpus), max(gpus)

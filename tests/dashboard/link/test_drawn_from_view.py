@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +14,16 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.link import state
 from dashboard.link.scenario_parameters import parameters_of
+from dashboard.link.text_encoding import folded
 from tests.dashboard.page_runs import elements, exploration
 
 READERS = ("url_value", "current_scenario", "selected_cell", "selected_id", "own_id", "link_parameters")
 """Functions of `dashboard.link.state` that read the link."""
 
+SMALL_FLEET = {
+    "pools": [{"system": "h100_80g_sxm", "num_procs": 8, "spare_nodes": 0}],
+    "jobs": [{"model": "llama-3-8B", "max_batch_size": 64, "limits": {"tensor_par": 1, "context_par": 1}}],
+}
 LINKS: Mapping[str, Mapping[str, str]] = {
     "explore": {"metric": "mfu", "map_domain": "zero", "cell": "2x4", "recommended_headroom": "20"},
     "pareto": {"pareto_x": "total_time", "pareto_yscale": "log", "pareto_columns": "on", "pareto_z": "mfu"},
@@ -30,6 +36,7 @@ LINKS: Mapping[str, Mapping[str, str]] = {
     "validation": {},
     "serving": {},
     "day": {"day_peak": "90", "day_most": "2", "day_reserved": "1.5", "day_engine": "vllm"},
+    "fleet": {"fleet_example": "own", "fleet_own": folded(json.dumps(SMALL_FLEET)), "fleet_figures_of": "fastest"},
     "layerwise": {"layerwise_mode": "released"},
     "papers": {},
     "library": {"library_kind": "systems", "library_item": "a100_80g"},

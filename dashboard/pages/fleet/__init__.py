@@ -1,0 +1,18 @@
+"""Fleet: which training job and which service gets which GPUs in which hour."""
+
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.fleet.link import ASKED_FIELDS, PAGE_NAME, FleetLink
+from engine.questions.documents.fleet import FleetQuestion
+
+__all__ = ["PAGE"]
+
+PAGE = Page(
+    name=PAGE_NAME,
+    title="Fleet",
+    group=NavigationGroup.PLAN,
+    place=1,
+    help="Which training job and which service gets which GPUs of a fleet in which hour, and what binds.",
+    needs=Needs.NOTHING,
+    guide="fleet",
+    parameters=page_parameters(PAGE_NAME, FleetQuestion, only=ASKED_FIELDS) | page_parameters(PAGE_NAME, FleetLink),
+)

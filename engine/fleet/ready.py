@@ -1,0 +1,29 @@
+"""Ready fleets by name."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any, Final
+
+__all__ = ["READY_FLEETS", "ready_fleet"]
+
+READY_FLEETS: Final = {
+    "pretrain_and_serve": "Pre-training beside two services on 256 H100",
+    "two_systems": "H100 and B200: who gets which",
+}
+"""Titles by name."""
+
+
+def ready_fleet(name: str) -> dict[str, Any]:
+    """Return the document of a ready fleet.
+
+    Args:
+        name: one of `READY_FLEETS`.
+
+    Raises `KeyError` for another name.
+    """
+    if name not in READY_FLEETS:
+        raise KeyError(name)
+    found: dict[str, Any] = json.loads(files("engine.fleet.library").joinpath(f"{name}.json").read_text("utf-8"))
+    return found
