@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,9 @@ SLACK: Final = 1e-7
 """Relative excess over the least shortfall that the second solution may have: the solver's tolerance."""
 
 
+_SOLVING: Final = threading.Lock()
+
+
 class FleetError(ValueError):
     """A fleet cannot be planned; the message is one sentence."""
 
@@ -46,15 +50,16 @@ class FleetError(ValueError):
 @contextmanager
 def _spare_standard_output() -> Iterator[None]:
     """Send what HiGHS prints to standard error: it prints a line of its own debugging to standard output, where JSON
-    goes."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+    goes. One solution at a time, as the redirection is the whole process's."""
+    with _SOLVING:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        try:
+            os.dup2(2, 1)
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 @dataclass
