@@ -14,7 +14,8 @@ from engine.recommendation.fits import (
     without_capacity,
 )
 from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_than
-from engine.recommendation.recommended import Recommendation, recommend
+from engine.recommendation.own_run import describe_distance, describe_steps, explain_run, place_run, quick_steps
+from engine.recommendation.recommended import Recommendation, explain_against, recommend
 from engine.recommendation.room import UNTOLD_ERROR, UNTOLD_HEADROOM, Terms, fit_of, terms_of
 from engine.recommendation.shown import FIGURES_OF, NOTHING_RECOMMENDED, FiguresOf, ShownExecution, choose_shown
 
@@ -33,13 +34,19 @@ __all__ = [
     "Terms",
     "add_fits",
     "choose_shown",
+    "describe_distance",
     "describe_fit",
+    "describe_steps",
+    "explain_against",
+    "explain_run",
     "find_fit",
     "fit_bounds_of",
     "fit_of",
     "mechanisms",
     "mechanisms_of",
     "more_than",
+    "place_run",
+    "quick_steps",
     "recommend",
     "table_with_fit",
     "terms_of",

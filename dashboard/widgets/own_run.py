@@ -1,0 +1,204 @@
+"""Panel "Your run": a person's own run on every page about a scenario, its place, and the steps to a better one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.jobs.board import BoardFull
+from dashboard.jobs.server import explorations
+from dashboard.link import state
+from dashboard.link.own_run import OwnRunView, forget_own_run, own_run_parameters
+from dashboard.queries.figures import WORKING
+from dashboard.queries.own_run import find_flags, find_own_standing, has_setting
+from dashboard.widgets.figures import patience_s, watch_figures
+from dashboard.widgets.window import is_narrow
+from dashboard.words.executions import placed
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, format_value, signed_percent
+from engine import Exploration, Scenario
+from engine.executions.execution_names import execution_name
+from engine.executions.frameworks.registry import ANY
+from engine.launch import FRAMEWORKS, FlagChange, Standing
+from engine.recommendation import describe_distance, describe_steps
+
+__all__ = ["declare_own_run", "draw_own_run", "draw_standing"]
+
+_MOST_FLAGS: Final = 4
+"""Flags of a step that the panel lists; its menu has all."""
+
+
+def draw_own_run(view: OwnRunView, scenario: Scenario, exploration: Exploration | None) -> None:
+    """Draw the panel if there is a person's own run.
+
+    Args:
+        view: what the link says of the run.
+        scenario: that the page is about.
+        exploration: of the scenario; asked for if None.
+    """
+    execution = view.execution
+    if execution is None:
+        return
+    with st.container(border=True, gap="xsmall", key="own_run"):
+        if not has_setting(scenario, execution):
+            _draw_head(view, None)
+            _draw_other_setting(scenario, execution)
+            return
+        found = exploration or _explored(scenario)
+        if found is None:
+            _draw_head(view, None)
+            st.caption("Its place is known once all executions are evaluated; Map does that.")
+            return
+        framework = _framework_of(view, scenario)
+        stands = find_own_standing(found, execution, framework, view.figures.question, patience_s())
+        _draw_head(view, stands)
+        if stands is None:
+            st.caption(WORKING)
+            watch_figures(found, view.figures.question, (), None, (), "own_run_figures")
+        else:
+            draw_standing(stands, find_flags(stands, framework), _MOST_FLAGS)
+
+
+def _explored(scenario: Scenario) -> Exploration | None:
+    """Return the exploration of a scenario if it is there; otherwise begin it."""
+    try:
+        return explorations().request(scenario, state.watcher()).exploration
+    except BoardFull:
+        return None
+
+
+def _framework_of(view: OwnRunView, scenario: Scenario) -> str | None:
+    """Return the framework whose flags name the steps: the run's, else the scenario's; None if neither is stated."""
+    return view.framework or (None if scenario.framework == ANY else scenario.framework)
+
+
+def _draw_head(view: OwnRunView, stands: Standing | None) -> None:
+    """Draw the title, with the buttons that show and forget the run."""
+    assert view.execution is not None
+    title = FRAMEWORKS[view.framework].title if view.framework else ""
+    name = execution_name(view.execution)
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(markup.head("Your run", " · ".join(filter(None, (name, title)))))
+        st.space("stretch")
+        if stands is not None and stands.id is not None and view.selected != stands.id:
+            st.button(
+                "Show it",
+                icon=":material/my_location:",
+                type="tertiary",
+                key="own_run_show",
+                on_click=_show_run,
+                args=(stands.id,),
+                help="Select your run on all pages.",
+            )
+        st.button(
+            "Forget it",
+            icon=":material/close:",
+            type="tertiary",
+            key="own_run_forget",
+            on_click=forget_own_run,
+            help="Remove your run from all pages and from the link.",
+        )
+
+
+def _show_run(ident: int) -> None:
+    with state.one_step():
+        state.select(ident)
+        state.set_url_value("own", str(ident))
+
+
+def _draw_other_setting(scenario: Scenario, execution: Mapping[str, Any]) -> None:
+    """Say that the scenario has other GPUs, another batch or datatype, and offer those of the run."""
+    own = f"{count(execution['num_procs'])} GPUs, batch {count(execution['batch_size'])}, {execution['datatype']}"
+    here = f"{count(scenario.num_procs)} GPUs, batch {count(scenario.max_batch_size)}, {scenario.datatype}"
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.caption(literal(f"It is of {own}; this scenario is of {here}."), width="content")
+        st.button(
+            "Back to its setting",
+            icon=":material/undo:",
+            type="tertiary",
+            key="own_run_setting",
+            on_click=state.change_scenario,
+            args=(lambda now: _with_setting(now, execution),),
+            help="Sets the scenario's GPUs, batch and datatype to those of your run.",
+        )
+
+
+def _with_setting(scenario: Scenario, execution: Mapping[str, Any]) -> Scenario:
+    return replace(
+        scenario,
+        num_procs=int(execution["num_procs"]),
+        max_batch_size=int(execution["batch_size"]),
+        datatype=str(execution["datatype"]),
+    )
+
+
+def _place_words(stands: Standing) -> str:
+    """Return throughput and place of a run in Markdown, or why it does not run."""
+    row = stands.row
+    if not stands.runs:
+        return f"**It does not run there.** {literal(str(row['reason_text']))}"
+    rate = f"**{literal(format_value('sample_rate', row['sample_rate']))}**"
+    if stands.faster is None or stands.feasible is None:
+        return f"{rate}; Map counts its rank once all executions are evaluated."
+    return f"{rate}, {placed(stands.faster, stands.feasible)}."
+
+
+def draw_standing(stands: Standing, flags: Sequence[Sequence[FlagChange]], most: int | None = None) -> None:
+    """Draw the place of a run, its distance to the execution that its steps lead to, and the steps.
+
+    Args:
+        stands: place of the run.
+        flags: that change with each step [steps].
+        most: flags of a step that are listed; all if None.
+    """
+    told = [_place_words(stands), literal(describe_distance(stands))]
+    if stands.target is not None and stands.target.remark:
+        told.insert(1, literal(stands.target.remark))
+    summary = describe_steps(stands, flags)
+    st.markdown(" ".join(filter(None, (*told, f"**{literal(summary)}**" if summary else ""))))
+    if not stands.steps:
+        return
+    lines = _steps_markdown(stands, flags, most)
+    if most is not None and is_narrow():
+        with st.expander(counted(len(stands.steps), "step"), key="own_run_steps"):
+            st.caption(lines)
+    else:
+        st.caption(lines)
+
+
+def _steps_markdown(stands: Standing, flags: Sequence[Sequence[FlagChange]], most: int | None) -> str:
+    """Return the steps as a list in Markdown: gain, changes, and flags."""
+    lines = []
+    for step, changed in zip(stands.steps, flags, strict=True):
+        gain = "makes it run" if step.gain == float("inf") else signed_percent(step.gain)
+        lines.append(f"1. **{gain}**: {literal(', '.join(map(str, step.changes)))}")
+        if changed:
+            shown = changed if most is None else changed[:most]
+            more = f" and {len(changed) - len(shown)} more" if len(changed) > len(shown) else ""
+            lines.append(f"   - {counted(len(changed), 'flag')}: {literal(', '.join(map(str, shown)))}{more}")
+    return "\n".join(lines)
+
+
+def declare_own_run(row: Mapping[str, Any]) -> None:
+    """Draw the button that makes an execution a person's own run.
+
+    Args:
+        row: fields of the execution by name.
+    """
+    st.button(
+        "This is my run",
+        icon=":material/person_pin_circle:",
+        type="tertiary",
+        key="own_run_declare",
+        on_click=_declare,
+        args=(row,),
+        help="Keeps it on all pages and in the link, with its place and the steps to a faster one.",
+    )
+
+
+def _declare(row: Mapping[str, Any]) -> None:
+    state.set_url_values({**own_run_parameters(row, None), "own": str(int(row["id"]))})
