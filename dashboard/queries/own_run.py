@@ -8,11 +8,11 @@ from typing import Any
 from dashboard.compat.caches import remembered
 from dashboard.queries.figures import choose_execution, wait_for_advice
 from engine import Exploration, Scenario
-from engine.launch import FlagChange, Standing, StandingTarget, evaluate_execution, flag_changes
+from engine.launch import FlagChange, Standing, StandingTarget, evaluate_execution, flag_changes, starts_with
 from engine.questions.documents.explorations import FiguresQuestion
 from engine.recommendation import ShownExecution, explain_run, place_run
 
-__all__ = ["find_flags", "find_own_standing", "has_setting"]
+__all__ = ["can_start_target", "find_flags", "find_own_standing", "has_setting"]
 
 
 def has_setting(scenario: Scenario, execution: Mapping[str, Any]) -> bool:
@@ -79,3 +79,15 @@ def find_flags(stands: Standing, framework: str | None) -> tuple[tuple[FlagChang
         framework: name of the framework that starts it, or None.
     """
     return ((),) * len(stands.steps) if framework is None else flag_changes(stands, framework=framework)
+
+
+def can_start_target(stands: Standing, framework: str | None) -> bool:
+    """Return whether a framework can start the execution that the steps lead to; True without one.
+
+    Args:
+        stands: place of the run.
+        framework: name of the framework that starts the run, or None.
+    """
+    if framework is None or stands.target is None:
+        return True
+    return starts_with(framework, stands.scenario.model)(stands.target.execution)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import streamlit as st
@@ -14,8 +13,10 @@ from dashboard.jobs.server import explorations
 from dashboard.link import state
 from dashboard.link.own_run import OwnRunView, forget_own_run, own_run_parameters
 from dashboard.queries.figures import WORKING
-from dashboard.queries.own_run import find_flags, find_own_standing, has_setting
+from dashboard.queries.own_run import can_start_target, find_flags, find_own_standing, has_setting
+from dashboard.queries.scenario_edits import altered
 from dashboard.widgets.figures import patience_s, watch_figures
+from dashboard.widgets.normal_runs import draw_measurement_menu, draw_verdict
 from dashboard.widgets.window import is_narrow
 from dashboard.words.executions import placed
 from dashboard.words.markdown import literal
@@ -45,22 +46,26 @@ def draw_own_run(view: OwnRunView, scenario: Scenario, exploration: Exploration 
         return
     with st.container(border=True, gap="xsmall", key="own_run"):
         if not has_setting(scenario, execution):
-            _draw_head(view, None)
+            _draw_head(view)
             _draw_other_setting(scenario, execution)
             return
         found = exploration or _explored(scenario)
         if found is None:
-            _draw_head(view, None)
+            _draw_head(view)
             st.caption("Its place is known once all executions are evaluated; Map does that.")
             return
         framework = _framework_of(view, scenario)
         stands = find_own_standing(found, execution, framework, view.figures.question, patience_s())
-        _draw_head(view, stands)
+        _draw_head(view, stands, found)
         if stands is None:
             st.caption(WORKING)
             watch_figures(found, view.figures.question, (), None, (), "own_run_figures")
-        else:
-            draw_standing(stands, find_flags(stands, framework), _MOST_FLAGS)
+            return
+        draw_standing(stands, find_flags(stands, framework), _MOST_FLAGS)
+        if framework is not None and stands.steps and not can_start_target(stands, framework):
+            _offer_framework(stands, framework)
+        if stands.runs and stands.row["training"]:
+            draw_verdict(found, _named_row(view, stands), view.measured, view.measured_as)
 
 
 def _explored(scenario: Scenario) -> Exploration | None:
@@ -76,14 +81,23 @@ def _framework_of(view: OwnRunView, scenario: Scenario) -> str | None:
     return view.framework or (None if scenario.framework == ANY else scenario.framework)
 
 
-def _draw_head(view: OwnRunView, stands: Standing | None) -> None:
-    """Draw the title, with the buttons that show and forget the run."""
+def _named_row(view: OwnRunView, stands: Standing) -> dict[str, Any]:
+    """Return the evaluated run with what tells it from others, whether the space has it or not."""
+    assert view.execution is not None
+    return {**stands.row, "id": str(sorted(view.execution.items()))}
+
+
+def _draw_head(view: OwnRunView, stands: Standing | None = None, exploration: Exploration | None = None) -> None:
+    """Draw the title, with the buttons that show and forget the run, and the menu of measurements."""
     assert view.execution is not None
     title = FRAMEWORKS[view.framework].title if view.framework else ""
     name = execution_name(view.execution)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Your run", " · ".join(filter(None, (name, title)))))
         st.space("stretch")
+        if stands is not None and exploration is not None and stands.runs and stands.row["training"]:
+            row = _named_row(view, stands)
+            draw_measurement_menu(exploration, row, view.measured, view.measured_as, "own_run_measured")
         if stands is not None and stands.id is not None and view.selected != stands.id:
             st.button(
                 "Show it",
@@ -128,7 +142,7 @@ def _draw_other_setting(scenario: Scenario, execution: Mapping[str, Any]) -> Non
 
 
 def _with_setting(scenario: Scenario, execution: Mapping[str, Any]) -> Scenario:
-    return replace(
+    return altered(
         scenario,
         num_procs=int(execution["num_procs"]),
         max_batch_size=int(execution["batch_size"]),
@@ -142,9 +156,27 @@ def _place_words(stands: Standing) -> str:
     if not stands.runs:
         return f"**It does not run there.** {literal(str(row['reason_text']))}"
     rate = f"**{literal(format_value('sample_rate', row['sample_rate']))}**"
+    rate += f", {literal(format_value('total_time', row['total_time']))} a step"
     if stands.faster is None or stands.feasible is None:
         return f"{rate}; Map counts its rank once all executions are evaluated."
     return f"{rate}, {placed(stands.faster, stands.feasible)}."
+
+
+def _offer_framework(stands: Standing, framework: str) -> None:
+    """Say that the framework cannot start the target, and offer to limit the scenario to what it can."""
+    title = FRAMEWORKS[framework].title
+    role = "recommended" if stands.target is None else stands.target.role
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.caption(f"{title} cannot start the {role} execution.", width="content")
+        st.button(
+            f"Only what {title} runs",
+            icon=":material/filter_alt:",
+            type="tertiary",
+            key="own_run_framework",
+            on_click=state.change_scenario,
+            args=(lambda now: altered(now, framework=framework),),
+            help="Limits the scenario to executions that it starts, on all pages.",
+        )
 
 
 def draw_standing(stands: Standing, flags: Sequence[Sequence[FlagChange]], most: int | None = None) -> None:
@@ -175,11 +207,10 @@ def _steps_markdown(stands: Standing, flags: Sequence[Sequence[FlagChange]], mos
     lines = []
     for step, changed in zip(stands.steps, flags, strict=True):
         gain = "makes it run" if step.gain == float("inf") else signed_percent(step.gain)
-        lines.append(f"1. **{gain}**: {literal(', '.join(map(str, step.changes)))}")
-        if changed:
-            shown = changed if most is None else changed[:most]
-            more = f" and {len(changed) - len(shown)} more" if len(changed) > len(shown) else ""
-            lines.append(f"   - {counted(len(changed), 'flag')}: {literal(', '.join(map(str, shown)))}{more}")
+        shown = changed if most is None else changed[:most]
+        more = f" and {len(changed) - len(shown)} more" if len(changed) > len(shown) else ""
+        words = "".join(f" `{str(each).replace('`', '')}`" for each in shown)
+        lines.append(f"1. **{gain}**: {literal(', '.join(map(str, step.changes)))}{words and ' ·'}{words}{more}")
     return "\n".join(lines)
 
 
