@@ -114,7 +114,8 @@ def execution_to_text(execution: Mapping[str, Any]) -> str:
     Fields with the value that a configuration without them has are left out.
     """
     fields = evaluable(execution)
-    usual = evaluable({name: fields[name] for name in _REQUIRED} | {"context_par": fields["context_par"]})
+    usual = evaluable({name: fields[name] for name in (*_REQUIRED, "context_par")})
+    usual["context_par"] = 1
     stated = {name: value for name, value in fields.items() if name in _ALWAYS or value != usual.get(name)}
     return ";".join(f"{name}:{_value_text(value)}" for name, value in stated.items())
 

@@ -8,9 +8,9 @@ from typing import Any
 from dashboard.compat.caches import remembered
 from dashboard.queries.figures import choose_execution, wait_for_advice
 from engine import Exploration, Scenario
-from engine.launch import FlagChange, Standing, StandingTarget, evaluate_execution, flag_changes, starts_with
+from engine.launch import FlagChange, Standing, evaluate_execution, flag_changes, starts_with
 from engine.questions.documents.explorations import FiguresQuestion
-from engine.recommendation import ShownExecution, explain_run, place_run
+from engine.recommendation import ShownExecution, place_run, target_of_run
 
 __all__ = ["can_start_target", "find_flags", "find_own_standing", "has_setting"]
 
@@ -52,7 +52,7 @@ def find_own_standing(
     return _find_own_standing(exploration, execution, framework, asked, shown, key)
 
 
-@remembered(256)
+@remembered(256, copied=False)
 def _find_own_standing(
     _exploration: Exploration,
     _execution: Mapping[str, Any],
@@ -63,11 +63,9 @@ def _find_own_standing(
 ) -> Standing:
     target = None
     if _shown is not None:
-        objection = ""
-        if _shown.figures_of == "recommended" and (advice := wait_for_advice(_exploration, _asked)) is not None:
-            row = evaluate_execution(_exploration.scenario, _execution)
-            objection = explain_run(_exploration.scenario, advice.terms, advice.waived, row, _shown)
-        target = StandingTarget(_shown.execution, _shown.figures_of, _shown.remark, objection)
+        advice = wait_for_advice(_exploration, _asked) if _shown.figures_of == "recommended" else None
+        row = evaluate_execution(_exploration.scenario, _execution)
+        target = target_of_run(_exploration.scenario, advice, row, _shown)
     return place_run(_exploration, _execution, target, framework=_framework)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
@@ -114,6 +114,14 @@ class ImprovementStep:
     """Fields of the execution that the step leads to."""
 
 
+class _Change(NamedTuple):
+    """Fields that become those of the target, with the throughput that this reaches, and the evaluated execution."""
+
+    fields: tuple[str, ...]
+    rate: float
+    row: dict[str, Any]
+
+
 def starts_with(framework: str, model: Model) -> Callable[[Mapping[str, Any]], bool]:
     """Return the test whether a framework can start an execution of a model.
 
@@ -155,8 +163,8 @@ def find_steps(
         scenario: model, system and cost model; the executions need not be in its space.
         row: the execution, evaluated: fields, `status` and `sample_rate` by name.
         target: the execution to reach, evaluated.
-        accepts: returns whether an execution can be started, such as by a framework; steps that cannot are taken only
-            if no other step gains. All can if None.
+        accepts: returns whether a step may lead to an evaluated execution, such as one that a framework can start;
+            other steps are taken only if none of these gains. All may if None.
     """
     names = [column.name for column in fields_of(scenario.cost_model)]
     now = {name: row[name] for name in names}
@@ -167,7 +175,7 @@ def find_steps(
         found = _next_change(scenario, now, target, rate, accepts)
         if found is None:
             break
-        changed, reached = found
+        changed, reached = found.fields, found.rate
         changes = tuple(
             StandingChange(name, now[name], target[name])
             for name in names
@@ -185,14 +193,14 @@ def _next_change(
     target: Mapping[str, Any],
     rate: float,
     accepts: Callable[[Mapping[str, Any]], bool] | None,
-) -> tuple[tuple[str, ...], float] | None:
+) -> _Change | None:
     """Return the first change that is accepted, of those not accepted the first if there is no other; None if none
     gains."""
     first = None
     for gaining in _gaining_changes(scenario, now, target, rate):
         first = first or gaining[0]
         for change in gaining[:_ASKED]:
-            if accepts is None or accepts(_moved(now, target, change[0])):
+            if accepts is None or accepts(change.row):
                 return change
     return first
 
@@ -203,7 +211,7 @@ def _moved(now: Mapping[str, Any], target: Mapping[str, Any], changed: Collectio
 
 def _gaining_changes(
     scenario: Scenario, now: Mapping[str, Any], target: Mapping[str, Any], rate: float
-) -> Iterator[list[tuple[tuple[str, ...], float]]]:
+) -> Iterator[list[_Change]]:
     """Yield the changes that gain, with the throughput that they reach, largest first: of single flags, then of two,
     then of degrees and all that goes with them, then of all that is left."""
     differing = {name for name in now if now[name] != target[name]}
@@ -224,7 +232,12 @@ def _gaining_changes(
         rates = [float(each) if run else 0.0 for each, run in zip(found["sample_rate"], runs, strict=True)]
         # Of changes that gain the same, the smallest.
         order = sorted(range(len(options)), key=lambda each: (-round(rates[each], 9), len(options[each])))
-        gaining = [(options[place], rates[place]) for place in order if rates[place] > rate * (1 + LEAST_GAIN)]
+        rows = found.to_dict("records")
+        gaining = [
+            _Change(options[place], rates[place], {str(name): value for name, value in rows[place].items()})
+            for place in order
+            if rates[place] > rate * (1 + LEAST_GAIN)
+        ]
         if gaining:
             yield gaining
 

@@ -21,7 +21,15 @@ from hardware import Calibration, SystemLike
 from models import ModelLike
 from models.token_flops import Convention
 
-__all__ = ["SAME_RATE", "Standing", "StandingTarget", "evaluate_execution", "find_number", "standing"]
+__all__ = [
+    "SAME_RATE",
+    "Standing",
+    "StandingTarget",
+    "evaluate_execution",
+    "find_number",
+    "find_target_steps",
+    "standing",
+]
 
 KEPT: Final = (
     "attention_kernel",
@@ -68,6 +76,8 @@ class StandingTarget:
     """Reason for another role than the one asked for; empty otherwise."""
     objection: str = ""
     """Reason why the execution in use is not recommended itself, in words; empty if its throughput says it."""
+    allows: Callable[[Mapping[str, Any]], bool] | None = None
+    """Returns whether a step may lead to an evaluated execution; None if all may."""
 
 
 ChooseTarget = Callable[[Scenario, Mapping[str, Any]], StandingTarget | None]
@@ -184,9 +194,27 @@ def standing(
     target = None if best is None else StandingTarget(best)
     if target is not None and choose_target is not None:
         target = choose_target(scenario, own)
-    accepts = None if framework is None else starts_with(framework, scenario.model)
-    steps = () if target is None else find_steps(scenario, own, target.execution, accepts=accepts)
+    steps = () if target is None else find_target_steps(scenario, own, target, framework)
     return Standing(scenario, own, best, total, faster, feasible, steps, ident, target)
+
+
+def find_target_steps(
+    scenario: Scenario, row: Mapping[str, Any], target: StandingTarget, framework: str | None
+) -> tuple[ImprovementStep, ...]:
+    """Return the steps from an execution to a target that the target allows and a framework starts, see `find_steps`.
+
+    Args:
+        scenario: model, system and cost model.
+        row: the execution, evaluated.
+        target: the execution to reach.
+        framework: name of a framework; any if None.
+    """
+    starts = None if framework is None else starts_with(framework, scenario.model)
+
+    def accepts(execution: Mapping[str, Any]) -> bool:
+        return (target.allows is None or target.allows(execution)) and (starts is None or starts(execution))
+
+    return find_steps(scenario, row, target.execution, accepts=accepts)
 
 
 def evaluate_execution(scenario: Scenario, execution: Mapping[str, Any]) -> dict[str, Any]:

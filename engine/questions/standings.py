@@ -21,7 +21,7 @@ from engine.questions.scenario_documents import (
 )
 from engine.questions.shown_executions import ShownAnswer, find_shown, shown_document
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import FiguresOf, ShownExecution, explain_run, with_fit
+from engine.recommendation import FiguresOf, ShownExecution, target_of_run, with_fit
 from engine.scenarios.scenario import Scenario
 
 __all__ = ["STANDING", "find_standing", "reading_document", "standing_document"]
@@ -190,8 +190,7 @@ def find_standing(asked: StandingQuestion, context: Context | None = None) -> St
         shown = find_shown(scenario, asked, advice=advice)
         if shown is None:
             return None
-        objection = "" if advice is None else explain_run(advice.scenario, advice.terms, advice.waived, row, shown)
-        return StandingTarget(shown.execution, shown.figures_of, shown.remark, objection)
+        return target_of_run(scenario, advice, row, shown)
 
     if context is not None:
         sizes = {"num_procs": fields["num_procs"], "max_batch_size": fields["batch_size"]}

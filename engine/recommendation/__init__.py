@@ -14,7 +14,7 @@ from engine.recommendation.fits import (
     without_capacity,
 )
 from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_than
-from engine.recommendation.own_run import describe_distance, describe_steps, explain_run, place_run, quick_steps
+from engine.recommendation.own_run import describe_distance, describe_steps, place_run, quick_steps, target_of_run
 from engine.recommendation.recommended import Recommendation, explain_against, recommend
 from engine.recommendation.room import UNTOLD_ERROR, UNTOLD_HEADROOM, Terms, fit_of, terms_of
 from engine.recommendation.shown import FIGURES_OF, NOTHING_RECOMMENDED, FiguresOf, ShownExecution, choose_shown
@@ -38,7 +38,6 @@ __all__ = [
     "describe_fit",
     "describe_steps",
     "explain_against",
-    "explain_run",
     "find_fit",
     "fit_bounds_of",
     "fit_of",
@@ -49,6 +48,7 @@ __all__ = [
     "quick_steps",
     "recommend",
     "table_with_fit",
+    "target_of_run",
     "terms_of",
     "with_fit",
     "without_capacity",

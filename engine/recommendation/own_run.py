@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from engine.columns import fields_of
 from engine.columns.percentages import format_percent
 from engine.exploration.result import Exploration
 from engine.launch.flag_changes import FlagChange
-from engine.launch.improvement_steps import LEAST_GAIN, NOT_COMPARED, find_steps, starts_with
-from engine.launch.standing import SAME_RATE, Standing, StandingTarget, evaluate_execution, find_number
+from engine.launch.improvement_steps import LEAST_GAIN, NOT_COMPARED
+from engine.launch.standing import (
+    SAME_RATE,
+    Standing,
+    StandingTarget,
+    evaluate_execution,
+    find_number,
+    find_target_steps,
+)
+from engine.recommendation.fits import FIT_NEEDS
 from engine.recommendation.recommended import explain_against
 from engine.recommendation.room import Terms
 from engine.recommendation.shown import ShownExecution
 from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
+from hardware import GIB
 
-__all__ = ["describe_distance", "describe_steps", "explain_run", "place_run", "quick_steps"]
+__all__ = [
+    "Advised",
+    "AllowedSteps",
+    "describe_distance",
+    "describe_steps",
+    "place_run",
+    "quick_steps",
+    "target_of_run",
+]
+
+
+class Advised(Protocol):
+    """Terms of a recommendation, and the properties that count against no execution: of a `Recommendation`."""
+
+    @property
+    def terms(self) -> Terms:
+        """Return the terms."""
+
+    @property
+    def waived(self) -> tuple[str, ...]:
+        """Return the properties."""
+
 
 _DEGREES: Final = frozenset(
     {"tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "batch_size"}
@@ -27,24 +58,56 @@ _DEGREES: Final = frozenset(
 """Fields whose change lays the model out anew, which takes more than a flag: checkpoints are converted."""
 
 
-def explain_run(
-    scenario: Scenario, terms: Terms, waived: Collection[str], row: Mapping[str, Any], shown: ShownExecution
-) -> str:
-    """Return why a run is not the recommended execution although it is at least as fast, in words; empty otherwise.
+@dataclass(frozen=True, slots=True)
+class AllowedSteps:
+    """Test whether a step of a run may lead to an execution: as safe as the recommended one, or as the run itself."""
+
+    scenario: Scenario
+    terms: Terms
+    waived: frozenset[str]
+    """Properties that all executions share although they were never measured, and those of the run."""
+    needed: tuple[float, float]
+    """Memory of both tiers that the run needs, which steps may need too [bytes]."""
+
+    def __call__(self, execution: Mapping[str, Any]) -> bool:
+        """Return whether an evaluated execution fits with headroom, and rests on nothing else never measured."""
+        tiers = (self.scenario.system.mem1, self.scenario.system.mem2)
+        for name, tier, own in zip(FIT_NEEDS, tiers, self.needed, strict=True):
+            need = float(execution[name])
+            if need * (1.0 + self.terms.headroom) > tier.capacity_gib * GIB and need > own:
+                return False
+        return self.terms.unmeasured or set(self.scenario.not_measured(execution)) <= self.waived
+
+
+def target_of_run(
+    scenario: Scenario, advice: Advised | None, row: Mapping[str, Any], shown: ShownExecution
+) -> StandingTarget:
+    """Return the execution that the steps of a run lead to, with the steps that are allowed.
 
     Args:
         scenario: scenario of both.
-        terms, waived: of the recommendation.
+        advice: the recommendation; None for figures of the fastest, to which all steps are allowed.
         row: the run, evaluated.
         shown: the execution whose figures are shown.
     """
-    own, other = float(row["sample_rate"] or 0.0), float(shown.execution["sample_rate"])
-    if shown.figures_of != "recommended" or row["status"] != "ok" or own < other * (1 - LEAST_GAIN):
+    if advice is None or shown.figures_of != "recommended":
+        return StandingTarget(shown.execution, shown.figures_of, shown.remark)
+    runs = row["status"] == "ok"
+    own = frozenset(scenario.not_measured(row)) if runs else frozenset()
+    needed = (float(row[FIT_NEEDS[0]]), float(row[FIT_NEEDS[1]])) if runs else (0.0, 0.0)
+    allows = AllowedSteps(scenario, advice.terms, frozenset(advice.waived) | own, needed)
+    objection = _explain_run(scenario, advice, row, shown.execution) if runs else ""
+    return StandingTarget(shown.execution, shown.figures_of, shown.remark, objection, allows)
+
+
+def _explain_run(scenario: Scenario, advice: Advised, row: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
+    """Return why a run is not the recommended execution although it is at least as fast, in words; empty otherwise."""
+    if float(row["sample_rate"]) < float(recommended["sample_rate"]) * (1 - LEAST_GAIN):
         return ""
     names = [column.name for column in fields_of(scenario.cost_model) if column.name not in NOT_COMPARED]
-    if all(row[name] == shown.execution[name] for name in names):
+    if all(row[name] == recommended[name] for name in names):
         return ""
-    return explain_against(scenario, terms, waived, row, shown.execution)
+    return explain_against(scenario, advice.terms, advice.waived, row, recommended)
 
 
 def place_run(
@@ -73,8 +136,7 @@ def place_run(
         faster = exploration.rows.count([StoreCondition("sample_rate", ">", rate * (1 + SAME_RATE))])
         names = {column.name for column in fields_of(scenario.cost_model)} & set(execution)
         ident = find_number(scenario, {name: row[name] for name in names})
-    accepts = None if framework is None else starts_with(framework, scenario.model)
-    steps = () if target is None else find_steps(scenario, row, target.execution, accepts=accepts)
+    steps = () if target is None else find_target_steps(scenario, row, target, framework)
     return Standing(
         scenario, row, exploration.best, exploration.total, faster, exploration.feasible, steps, ident, target
     )

@@ -91,24 +91,31 @@ def draw(
         reading = _read_with_answers(content, name, stated, now if takes_model else None)
     except launch.LaunchError as error:
         raise Refused(str(error)) from None
-    _draw_reading_summary(reading, name)
+    _draw_reading_head(reading)
     if takes_model:
         title_of_model = now.model.title or now.model.name
         st.caption(literal(f"The file does not describe its model; {title_of_model} of the scenario above is taken."))
-    if problem is not None:
-        st.warning(literal(sentence(problem)), icon=":material/help:")
-        return None
-    try:
-        recipe = st.session_state.get(_RECIPE)
-        key = f"{now.key} {figures!r}"
-        stands = _find_standing(content, name, recipe, tuple(stated.items()), takes_model, reading, now, figures, key)
-        told = launch.assumed_sentence(launch.settle(reading)[1])
-    except (*PROBLEMS, launch.LaunchError) as error:
-        st.warning(literal(sentence(error)), icon=":material/help:")
+    stands, told = None, ""
+    fault: Exception | None = problem
+    if fault is None:
+        try:
+            recipe = st.session_state.get(_RECIPE)
+            key = f"{now.key} {figures!r}"
+            stands = _find_standing(
+                content, name, recipe, tuple(stated.items()), takes_model, reading, now, figures, key
+            )
+            told = launch.assumed_sentence(launch.settle(reading)[1])
+        except (*PROBLEMS, launch.LaunchError) as error:
+            fault = error
+    if stands is None:
+        assert fault is not None
+        st.warning(literal(sentence(fault)), icon=":material/help:")
+        _draw_reading_lists(reading, name)
         return None
     if told:
         st.caption(literal(told))
     _draw_standing(stands, reading.framework)
+    _draw_reading_lists(reading, name)
     return link_parameters(stands, reading.framework)
 
 
@@ -181,11 +188,13 @@ def _ask_system(content: bytes, now: Scenario) -> Scenario:
 
 
 def _named_system(content: bytes) -> str | None:
-    """Return the library's system of the GPUs that a script asks its batch system for; None if it names none or
-    several."""
+    """Return the system of the GPUs that a script asks its batch system for, of several the one on SXM boards with the
+    most memory; None if it names none, or different GPUs."""
     found = set(_GPU_TYPE.findall(content.decode("utf-8", "replace").lower()))
     known = [name for name in systems() if any(name.startswith(f"{word}_") for word in found)]
-    return known[0] if len(found) == 1 and known else None
+    if len(found) != 1 or not known:
+        return None
+    return max(known, key=lambda name: ("_sxm" in name, system_of(name).mem1.capacity_gib))
 
 
 def _draw_field(name: str) -> Any:
@@ -265,7 +274,7 @@ def link_parameters(stands: Standing, framework: str) -> dict[str, str]:
     return found if stands.id is None else {**found, "id": str(stands.id), "own": str(stands.id)}
 
 
-def _draw_reading_summary(reading: LaunchReading, file: str) -> None:
+def _draw_reading_head(reading: LaunchReading) -> None:
     framework = launch.FRAMEWORKS[reading.framework]
     gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "number of GPUs not stated"
     named = launch.named_shape(reading.model)
@@ -273,14 +282,22 @@ def _draw_reading_summary(reading: LaunchReading, file: str) -> None:
     st.markdown(f"**{reading.title or framework.title}** · {literal(of)} · {gpus}")
     if reading.refused:
         st.warning(literal(f"The framework would not start it: {reading.refused}."), icon=":material/block:")
-    for heading, sentences in (
+
+
+def _draw_reading_lists(reading: LaunchReading, file: str) -> None:
+    """Draw everything that was not read or has no effect, and the source of each value."""
+    lists = (
         ("Not specified", [_describe_open_field(reading, each) for each in reading.left]),
         (launch.LIST_TITLES["not_modelled"], reading.not_modelled),
-        ("Set, irrelevant to speed", [", ".join(reading.without_effect) or ""]),
+        ("Set, irrelevant to speed", [", ".join(reading.without_effect)] if reading.without_effect else []),
         ("Not read", reading.unread),
         ("Remarks", reading.remarks),
-    ):
-        _draw_list(heading, sentences)
+    )
+    number = sum(map(len, (sentences for _, sentences in lists)))
+    if number:
+        with st.expander(f"Left open, not modelled or not read: {number:,}"):
+            for heading, sentences in lists:
+                _draw_list(heading, sentences)
     with st.expander("Source of each value"):
         rows = launch.origin_rows(reading, file)
         st.dataframe(pd.DataFrame(rows, columns=["Field", "Value", "Source"]), hide_index=True, height=330)

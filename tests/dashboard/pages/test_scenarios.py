@@ -417,6 +417,36 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert "is no launch configuration" in app.error[0].value
 
 
+def test_opening_a_launch_script_keeps_the_limits_and_asks_for_the_gpus(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits, framework and cost model of the session hold for the run's scenario; the script's GPUs are first."""
+    degrees = {"tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 32, "microbatch_size": 1}
+    written = launch.write(degrees, "llama-3-8B", framework="megatron").text
+    now = Scenario.of(
+        "gpt3-13B",
+        "h100_80g_sxm",
+        num_procs=8,
+        max_batch_size=16,
+        datatype="bfloat16",
+        limits={"optimizer_offload": False, "tensor_par": [1, 2]},
+        framework="megatron",
+    )
+    found: dict[str, Any] = {}
+    monkeypatch.setattr("dashboard.pages.scenarios.upload._draw_open_button", lambda page, link: found.update(link))
+    app = page(scenario_parameters.parameters_of(now))
+    script = written.replace("\n", "\n#SBATCH --gres=gpu:a100:8\n", 1)
+    assert "gpu:a100:8" in script
+    app.file_uploader[0].set_value(("train.sh", script.encode(), "text/plain")).run()
+    assert not app.exception
+    assert app.selectbox(key="launch_gpu_type").value == "a100_80g_sxm"
+    app.selectbox(key="launch_gpu_type").set_value("h200_141g_sxm").run()
+    opened = scenario_parameters.read_scenario(found).scenario
+    assert (opened.system.name, opened.num_procs, opened.max_batch_size) == ("h200_141g_sxm", 16, 32)
+    assert (opened.field_limits, opened.framework) == (now.field_limits, "megatron")
+    assert found["id"] == found["own"]
+
+
 def test_what_a_launch_script_leaves_open_is_asked_for(place: Place) -> None:
     """Nothing is evaluated before the fields are filled in, and then as if the script said it."""
     written = launch.write(
