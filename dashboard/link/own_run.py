@@ -55,7 +55,7 @@ PARAMETERS: Final = ("run", "run_from", "run_measured", "run_measured_as")
 
 @dataclass(frozen=True, slots=True)
 class OwnRunView:
-    """What a link says of a person's own run."""
+    """A person's own run, as a link has it."""
 
     execution: Mapping[str, Any] | None
     """Values by field, as `engine.launch.evaluable` returns them; None without a run."""
@@ -83,11 +83,16 @@ def parse_own_run() -> OwnRunView:
         except LaunchError as problem:
             state.complain("run", f"The link's run cannot be read: {problem} It is left out.")
     elif (own := state.own_id()) is not None:
-        execution = evaluable(state.current_scenario().space.table([own]).iloc[0].to_dict())
+        execution = evaluable(_execution_of(own))
     selected = state.selected_id() if execution is not None else None
     return OwnRunView(
         execution, framework or None, selected, parse_figures(), figure.fields["measured"], figure.fields["measured_as"]
     )
+
+
+def _execution_of(ident: int) -> dict[str, Any]:
+    (row,) = state.current_scenario().space.table([ident]).to_dict("records")
+    return {str(name): value for name, value in row.items()}
 
 
 def own_run_parameters(execution: Mapping[str, Any], framework: str | None) -> dict[str, str]:

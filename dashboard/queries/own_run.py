@@ -10,7 +10,8 @@ from dashboard.queries.figures import choose_execution, wait_for_advice
 from engine import Exploration, Scenario
 from engine.launch import FlagChange, Standing, evaluate_execution, flag_changes, starts_with
 from engine.questions.documents.explorations import FiguresQuestion
-from engine.recommendation import ShownExecution, place_run, target_of_run
+from engine.recommendation import ShownExecution
+from engine.recommendation.own_run import place_run, target_of_run
 
 __all__ = ["can_start_target", "find_flags", "find_own_standing", "has_setting"]
 

@@ -72,7 +72,7 @@ def draw_measurement_menu(
 
     Args:
         exploration: that the execution is of.
-        row: the execution with its statistics; its `id` tells it from others.
+        row: the execution with its statistics; with an `id` of its own.
         value, kind: the measured figure and its unit.
         key: of the menu.
     """

@@ -25,7 +25,7 @@ from engine import Exploration, Scenario
 from engine.executions.execution_names import execution_name
 from engine.executions.frameworks.registry import ANY
 from engine.launch import FRAMEWORKS, FlagChange, Standing
-from engine.recommendation import describe_distance, describe_steps
+from engine.recommendation.own_run import describe_distance, describe_steps
 
 __all__ = ["declare_own_run", "draw_own_run", "draw_standing"]
 
@@ -82,7 +82,7 @@ def _framework_of(view: OwnRunView, scenario: Scenario) -> str | None:
 
 
 def _named_row(view: OwnRunView, stands: Standing) -> dict[str, Any]:
-    """Return the evaluated run with what tells it from others, whether the space has it or not."""
+    """Return the evaluated run with an id of its own, also if the space does not have it."""
     assert view.execution is not None
     return {**stands.row, "id": str(sorted(view.execution.items()))}
 
@@ -125,7 +125,7 @@ def _show_run(ident: int) -> None:
 
 
 def _draw_other_setting(scenario: Scenario, execution: Mapping[str, Any]) -> None:
-    """Say that the scenario has other GPUs, another batch or datatype, and offer those of the run."""
+    """Draw the difference of GPUs, batch or datatype from the scenario, and the button that sets the run's."""
     own = f"{count(execution['num_procs'])} GPUs, batch {count(execution['batch_size'])}, {execution['datatype']}"
     here = f"{count(scenario.num_procs)} GPUs, batch {count(scenario.max_batch_size)}, {scenario.datatype}"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
@@ -163,7 +163,7 @@ def _place_words(stands: Standing) -> str:
 
 
 def _offer_framework(stands: Standing, framework: str) -> None:
-    """Say that the framework cannot start the target, and offer to limit the scenario to what it can."""
+    """Draw the button that limits the scenario to executions that the framework can start."""
     title = FRAMEWORKS[framework].title
     role = "recommended" if stands.target is None else stands.target.role
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):

@@ -1,13 +1,13 @@
 """Tables of runs as people write them: usual spellings of columns, rates of all GPUs, models of the library by name.
 
-Every table comes out with the columns of the template. What is taken from the library or converted is said row by row;
-a column that nothing here knows stays as it is.
+Every table comes out with the columns of the template. Remarks name, row by row, the values that are taken
+from the library or converted. Columns of unknown meaning stay unchanged.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -174,7 +174,7 @@ def _number(text: str) -> float:
 def _convert_measures(table: pd.DataFrame, remarks: list[list[str]]) -> None:
     """Turn milliseconds, and rates of all GPUs, into the template's columns where these are empty."""
     batch = [_number(text) for text in _cells(table, "gbs")] or [float("nan")] * len(table)
-    conversions = (
+    conversions: tuple[tuple[str, str, Callable[[float, int], float], str], ...] = (
         ("step_time_ms", "step_time_s", lambda value, row: value / 1e3, "step time from milliseconds"),
         ("samples_per_s", "step_time_s", lambda value, row: batch[row] / value, "step time from samples/s and gbs"),
         (

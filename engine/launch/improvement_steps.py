@@ -115,7 +115,7 @@ class ImprovementStep:
 
 
 class _Change(NamedTuple):
-    """Fields that become those of the target, with the throughput that this reaches, and the evaluated execution."""
+    """Fields that take the values of the target, with the throughput that this reaches, and the evaluated execution."""
 
     fields: tuple[str, ...]
     rate: float
@@ -153,11 +153,11 @@ def find_steps(
     *,
     accepts: Callable[[Mapping[str, Any]], bool] | None = None,
 ) -> tuple[ImprovementStep, ...]:
-    """Return the steps from an execution to a faster one, those of one or two flags first, the largest gain first.
+    """Return the steps from an execution to a faster one: first of one or two flags, the largest gain before the others.
 
     Every step is an execution that runs, at the throughput that the scenario evaluates for it, and faster than the one
-    before by more than `LEAST_GAIN`. Together they reach the throughput of the target, or exceed it. There are none to
-    a target that is no faster. The first step of an execution that does not run makes it run.
+    before by more than `LEAST_GAIN`. Together they reach the throughput of the target, or exceed it. A slower target
+    has no steps. The first step of an execution that does not run makes it run.
 
     Args:
         scenario: model, system and cost model; the executions need not be in its space.

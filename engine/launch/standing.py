@@ -86,7 +86,7 @@ ChooseTarget = Callable[[Scenario, Mapping[str, Any]], StandingTarget | None]
 
 @dataclass(frozen=True)
 class Standing:
-    """Rank of an execution. `row` and `best` are evaluated; if nothing runs, `best` and `target` are None."""
+    """Rank of an execution. `row` and `best` are evaluated; `best` and `target` stay None if nothing runs."""
 
     scenario: Scenario
     row: Mapping[str, Any]

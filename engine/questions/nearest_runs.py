@@ -289,7 +289,7 @@ def normal_throughput(
             "explanations": _explain(scenario, row, "total_time", step, 1.0) if runs else [],
         }
         if predicted is not None:
-            own["words"] = _verdict_words(step, predicted["step_time_s"], "s a step", "slower", "faster", predicted)
+            own["words"] = _verdict_words(step, expected, "s a step", "slower", "faster", predicted)
     setting = TrainingSetting.of(scenario.model, scenario.system, row)
     runs_near = _list_runs(find_nearest_runs(setting, nearest), scenario)
     memory = _predict_memory(scenario, row) if runs else None

@@ -21,7 +21,8 @@ from engine.questions.scenario_documents import (
 )
 from engine.questions.shown_executions import ShownAnswer, find_shown, shown_document
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import FiguresOf, ShownExecution, target_of_run, with_fit
+from engine.recommendation import FiguresOf, ShownExecution, with_fit
+from engine.recommendation.own_run import target_of_run
 from engine.scenarios.scenario import Scenario
 
 __all__ = ["STANDING", "find_standing", "reading_document", "standing_document"]
@@ -208,7 +209,7 @@ def _answer_standing(asked: StandingQuestion, context: Context) -> dict[str, Any
     every = set(chosen_statistics(cost_model, ["all"]))
 
     def chosen(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        return row and {name: row[name] for name in row if name in statistics or name not in every}
+        return None if row is None else {name: row[name] for name in row if name in statistics or name not in every}
 
     document |= {which: chosen(document[which]) for which in ("execution", "best")}
     if document["target"] is not None:

@@ -14,7 +14,6 @@ from engine.recommendation.fits import (
     without_capacity,
 )
 from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_than
-from engine.recommendation.own_run import describe_distance, describe_steps, place_run, quick_steps, target_of_run
 from engine.recommendation.recommended import Recommendation, explain_against, recommend
 from engine.recommendation.room import UNTOLD_ERROR, UNTOLD_HEADROOM, Terms, fit_of, terms_of
 from engine.recommendation.shown import FIGURES_OF, NOTHING_RECOMMENDED, FiguresOf, ShownExecution, choose_shown
@@ -34,9 +33,7 @@ __all__ = [
     "Terms",
     "add_fits",
     "choose_shown",
-    "describe_distance",
     "describe_fit",
-    "describe_steps",
     "explain_against",
     "find_fit",
     "fit_bounds_of",
@@ -44,11 +41,8 @@ __all__ = [
     "mechanisms",
     "mechanisms_of",
     "more_than",
-    "place_run",
-    "quick_steps",
     "recommend",
     "table_with_fit",
-    "target_of_run",
     "terms_of",
     "with_fit",
     "without_capacity",

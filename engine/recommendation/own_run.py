@@ -55,7 +55,7 @@ class Advised(Protocol):
 _DEGREES: Final = frozenset(
     {"tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "batch_size"}
 )
-"""Fields whose change lays the model out anew, which takes more than a flag: checkpoints are converted."""
+"""Fields whose change is another layout, which takes more than a flag: checkpoints are converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class AllowedSteps:
     scenario: Scenario
     terms: Terms
     waived: frozenset[str]
-    """Properties that all executions share although they were never measured, and those of the run."""
+    """Properties without measurement that all executions share, or that the run has."""
     needed: tuple[float, float]
     """Memory of both tiers that the run needs, which steps may need too [bytes]."""
 

@@ -37,7 +37,7 @@ _ASKED: Final = (
 """Settings that a run may have unnoticed, because a framework decides them or a flag is forgotten; not the degrees of
 parallelism, which its log prints."""
 _COMMUNICATIONS: Final = ("ar", "rs_ag")
-"""What frameworks exchange among tensor-parallel GPUs: without and with sequence parallelism."""
+"""Exchanges among tensor-parallel GPUs that frameworks have: without and with sequence parallelism."""
 _IMBALANCES: Final = (125, 150, 200)
 """Loads of the busiest expert rank that are tried [% of the mean]. Source: stated by us."""
 _CLOSED: Final = 0.5

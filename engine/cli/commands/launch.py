@@ -242,7 +242,7 @@ def import_configuration(
     corrections are applied. Every value is stated by a flag, a default of the framework, or open, where the file
     takes it from outside: state it with --procs, --model or --set. With --system it is evaluated: its place among
     all executions of that model, batch and number of GPUs, how much faster the recommended one is (--figures-of
-    fastest: the fastest), and which steps lead there with the framework's flags, those of one or two flags first.
+    fastest: the fastest), and which steps lead there with the framework's flags, one or two flags at a time first.
     Of a config.json of Hugging Face the model is shown.
 
     Of serving engines, commands and scripts of vLLM, SGLang and TensorRT-LLM are read, manifests of Kubernetes, llm-d

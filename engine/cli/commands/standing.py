@@ -83,7 +83,7 @@ def print_standing(stands: Standing, framework: str) -> None:
     from engine.columns import rates_beside
     from engine.economics import derived_of
     from engine.launch import flag_changes
-    from engine.recommendation import describe_distance, describe_steps
+    from engine.recommendation.own_run import describe_distance, describe_steps
 
     scenario, row = stands.scenario, stands.row
     machine = scenario.system.title or scenario.system.name

@@ -417,9 +417,18 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert "is no launch configuration" in app.error[0].value
 
 
-def test_opening_a_launch_script_keeps_the_limits_and_asks_for_the_gpus(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _draw_script(script: str, link: dict[str, str], found: dict[str, str]) -> None:
+    from dashboard.link.figures import parse_figures
+    from dashboard.link.scenario_parameters import read_scenario
+    from dashboard.pages.scenarios import launch_file
+
+    reading = launch_file.reading_of("train.sh", script.encode(), can_be_document=False)
+    assert reading is not None
+    now = read_scenario(link).scenario
+    found.update(launch_file.draw("train.sh", script.encode(), reading, now, parse_figures().question) or {})
+
+
+def test_opening_a_launch_script_keeps_the_limits_and_asks_for_the_gpus(place: Place) -> None:
     """Limits, framework and cost model of the session hold for the run's scenario; the script's GPUs are first."""
     degrees = {"tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 32, "microbatch_size": 1}
     written = launch.write(degrees, "llama-3-8B", framework="megatron").text
@@ -432,12 +441,13 @@ def test_opening_a_launch_script_keeps_the_limits_and_asks_for_the_gpus(
         limits={"optimizer_offload": False, "tensor_par": [1, 2]},
         framework="megatron",
     )
-    found: dict[str, Any] = {}
-    monkeypatch.setattr("dashboard.pages.scenarios.upload._draw_open_button", lambda page, link: found.update(link))
-    app = page(scenario_parameters.parameters_of(now))
+    found: dict[str, str] = {}
     script = written.replace("\n", "\n#SBATCH --gres=gpu:a100:8\n", 1)
-    assert "gpu:a100:8" in script
-    app.file_uploader[0].set_value(("train.sh", script.encode(), "text/plain")).run()
+    link = scenario_parameters.parameters_of(now)
+    app = AppTest.from_function(
+        _draw_script, default_timeout=60, kwargs={"script": script, "link": link, "found": found}
+    )
+    app.run()
     assert not app.exception
     assert app.selectbox(key="launch_gpu_type").value == "a100_80g_sxm"
     app.selectbox(key="launch_gpu_type").set_value("h200_141g_sxm").run()

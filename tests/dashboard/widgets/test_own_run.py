@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from unittest.mock import patch
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -16,9 +15,9 @@ from engine.columns import fields_of
 from engine.launch.standing import evaluate_execution
 from engine.questions.documents.executions import StandingQuestion
 from engine.questions.standings import find_standing
-from engine.recommendation import describe_distance, describe_steps
+from engine.recommendation.own_run import describe_distance, describe_steps
 from engine.validation.explanations import find_explanations
-from tests.dashboard.page_runs import explored_by_server, html, page_alone, plainly
+from tests.dashboard.page_runs import explored_by_server, html, plainly
 
 SCENARIO = Scenario.of(
     "llama-3-8B",
@@ -38,14 +37,32 @@ LINK = {**parameters_of(SCENARIO), **own_run_parameters(RUN, "megatron")}
 def opened(page: str, link: Mapping[str, str]) -> AppTest:
     """A page with its panel and nothing below."""
     explored_by_server(read_scenario(link).scenario)
-    app = page_alone(page)
+    app = AppTest.from_function(_draw_frame, default_timeout=60, kwargs={"page": page})
     app.session_state["_url"] = dict(link)
-    return again(app, page)
+    return again(app)
 
 
-def again(app: AppTest, page: str) -> AppTest:
-    with patch(f"dashboard.pages.{page}.view.render", lambda view: None):
-        app.run()
+def _draw_frame(page: str) -> None:
+    from dataclasses import fields
+    from types import SimpleNamespace
+    from typing import cast
+
+    from dashboard.pages import registry
+    from dashboard.pages.contract import Page, View
+    from dashboard.shell import frame
+
+    class BarePage(Page):
+        """A page of the registry that draws nothing itself."""
+
+        def view(self) -> View:
+            return cast(View, SimpleNamespace(parse=lambda *needed: None, render=lambda view: None))
+
+    found = registry.page(page)
+    frame.draw(BarePage(**{each.name: getattr(found, each.name) for each in fields(found)}))
+
+
+def again(app: AppTest) -> AppTest:
+    app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
 
@@ -70,7 +87,7 @@ def test_every_page_about_the_scenario_has_the_run_of_the_link(page: str) -> Non
     assert describe_steps(stands, flags) in told
     assert all(str(changed) in told for step in flags for changed in step[:3])
     app.button(key="own_run_forget").click()
-    again(app, page)
+    again(app)
     assert "Your run" not in html(app)
     assert not {"run", "run_from", "own"} & set(app.session_state["_url"])
 
@@ -87,7 +104,7 @@ def test_the_run_stays_when_the_scenario_changes() -> None:
     app = opened("memory", {**LINK, "procs": "32"})
     assert "It is of 16 GPUs, batch 64, bfloat16; this scenario is of 32 GPUs" in said(app)
     app.button(key="own_run_setting").click()
-    again(app, "memory")
+    again(app)
     assert app.session_state["_url"]["procs"] == "16"
     assert "that run" in said(app)
 
@@ -98,7 +115,7 @@ def test_a_run_by_its_number_is_ones_own_too() -> None:
     app = opened("memory", {**parameters_of(SCENARIO), "own": str(chosen)})
     assert "Your run" in html(app)
     app.button(key="own_run_show").click()
-    again(app, "memory")
+    again(app)
     assert app.session_state["_url"]["id"] == str(chosen)
 
 

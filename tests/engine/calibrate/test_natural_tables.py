@@ -110,7 +110,7 @@ def test_a_convention_in_the_header_counts_and_without_one_the_row_says_what_to_
 
 def test_two_columns_with_one_meaning_are_refused() -> None:
     text = "model,gpus,world size,tp,pp,dp,tokens/s\nllama-3-8B,8,8,1,1,8,1000\n"
-    with pytest.raises(CalibrateError, match="The columns gpus and world size of .* both mean num_gpus"):
+    with pytest.raises(CalibrateError, match=r"The columns gpus and world size of .* both mean num_gpus"):
         read_contents({"a.csv": text.encode()})
 
 

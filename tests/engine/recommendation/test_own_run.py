@@ -15,6 +15,7 @@ from engine.launch.improvement_steps import LEAST_GAIN
 from engine.launch.standing import evaluate_execution
 from engine.questions.documents.executions import StandingQuestion
 from engine.questions.standings import find_standing
+from engine.recommendation.own_run import describe_distance, describe_steps, place_run, quick_steps
 from tests.engine.explored_with_rows import explored_with_rows
 
 SCENARIO = Scenario.of(
@@ -88,7 +89,7 @@ def test_the_place_by_stored_rows_is_that_of_the_whole_space() -> None:
     ran = 0
     for run in drawn_runs()[:4]:
         target = as_shown(best, "fastest")
-        found = recommendation.place_run(explored, run, target, framework="megatron")
+        found = place_run(explored, run, target, framework="megatron")
         whole = launch.standing(run, SCENARIO.model, SCENARIO.system, limits=SCENARIO.limits, framework="megatron")
         assert (found.runs, found.faster, found.feasible, found.total, found.id) == (
             whole.runs,
@@ -115,23 +116,23 @@ def test_the_recommended_execution_and_a_faster_one_have_no_steps() -> None:
 
     own = stands(explored.evaluate_ids([advice.execution["id"]]).iloc[0].to_dict())
     assert (own.steps, own.id) == ((), advice.execution["id"])
-    assert recommendation.describe_distance(own).startswith("Nothing that counts is faster: it is the recommended")
+    assert describe_distance(own).startswith("Nothing that counts is faster: it is the recommended")
     faster = stands(explored.evaluate_ids([advice.fastest["id"]]).iloc[0].to_dict())
     assert faster.steps == ()
     assert faster.target is not None
     assert faster.target.objection == advice.why
-    assert recommendation.describe_distance(faster) == f"It is not the recommended one: {advice.why}."
+    assert describe_distance(faster) == f"It is not the recommended one: {advice.why}."
 
 
 def test_the_sentence_counts_flags_before_steps_that_change_the_layout() -> None:
     question = StandingQuestion(execution=START, model="llama-3-8B", system="h100_80g_sxm")
     found = find_standing(question)
     flags = launch.flag_changes(found, framework="megatron")
-    quick = recommendation.quick_steps(found, flags)
+    quick = quick_steps(found, flags)
     assert 0 < quick < len(found.steps)
     assert found.steps[quick].execution["tensor_par"] != START["tensor_par"]
     number = len({change.flag for step in flags[:quick] for change in step})
     gain = 100 * (found.steps[quick - 1].rate / float(found.row["sample_rate"]) - 1)
     assert found.gain is not None
-    told = recommendation.describe_steps(found, flags)
+    told = describe_steps(found, flags)
     assert told == f"{number} flags bring {gain:.1f} %; {len(found.steps)} steps bring {100 * found.gain:.1f} %."
