@@ -19,7 +19,6 @@ from engine.launch import FRAMEWORKS, LaunchError, evaluable
 from engine.questions.fields import Asked
 
 __all__ = [
-    "PARAMETERS",
     "OwnRunLink",
     "OwnRunView",
     "execution_from_text",
@@ -47,10 +46,6 @@ class OwnRunLink(MeasuredLink):
         Literal["", "megatron", "megatron-bridge", "torchtitan", "deepspeed", "maxtext"],
         Asked("Framework of your run", words={"": "Not stated", **_TITLES}),
     ] = ""
-
-
-PARAMETERS: Final = ("run", "run_from", "run_measured", "run_measured_as")
-"""Names in links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ def own_run_parameters(execution: Mapping[str, Any], framework: str | None) -> d
 
 def forget_own_run() -> None:
     """Remove the run and its measured figure from the link; for callbacks of widgets."""
-    state.set_url_values(dict.fromkeys((*PARAMETERS, "own")))
+    state.set_url_values(dict.fromkeys((*state.OWN_RUN, "own")))
 
 
 def execution_to_text(execution: Mapping[str, Any]) -> str:

@@ -82,6 +82,7 @@ def draw_measurement_menu(
         with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
             draw_decimal(value, width=170, help="One figure of your run, to compare with the prediction.")
             draw_choice(kind, width=230)
+        draw_verdict(exploration, row, value, kind)
         st.html(markup.head("Nearest measured runs", "published runs most like yours, with the prediction for each"))
         found, _ = _find_or_explain(exploration, row, value.value, kind.value)
         _draw_nearest(found, f"{key}_runs")

@@ -153,7 +153,7 @@ def find_steps(
     *,
     accepts: Callable[[Mapping[str, Any]], bool] | None = None,
 ) -> tuple[ImprovementStep, ...]:
-    """Return the steps from an execution to a faster one: first of one or two flags, the largest gain before the others.
+    """Return the steps from an execution to a faster one: first of one or two flags, the largest gain first.
 
     Every step is an execution that runs, at the throughput that the scenario evaluates for it, and faster than the one
     before by more than `LEAST_GAIN`. Together they reach the throughput of the target, or exceed it. A slower target
