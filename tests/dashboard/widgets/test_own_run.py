@@ -17,7 +17,8 @@ from engine.questions.documents.executions import StandingQuestion
 from engine.questions.standings import find_standing
 from engine.recommendation.own_run import describe_distance, describe_steps
 from engine.validation.explanations import find_explanations
-from tests.dashboard.page_runs import explored_by_server, html, plainly
+from tests.dashboard import page_runs
+from tests.dashboard.page_runs import exploration, explored_by_server, html, plainly
 
 SCENARIO = Scenario.of(
     "llama-3-8B",
@@ -117,6 +118,21 @@ def test_a_run_by_its_number_is_ones_own_too() -> None:
     app.button(key="own_run_show").click()
     again(app)
     assert app.session_state["_url"]["id"] == str(chosen)
+
+
+def test_any_execution_can_be_declared_ones_own() -> None:
+    found = exploration()
+    chosen = int(found.top(40)["id"].iloc[-1])
+    app = page_runs.run("execution", found, {"id": str(chosen)})
+    assert "Your run" not in html(app)
+    app.button(key="own_run_declare").click()
+    page_runs.again(app, found)
+    assert "Your run" in html(app)
+    assert not [button for button in app.button if button.key == "own_run_declare"]
+    (row,) = found.evaluate_ids([chosen]).to_dict("records")
+    stated = execution_from_text(app.session_state["_url"]["run"])
+    assert all(stated[column.name] == row[column.name] for column in fields_of("calculon"))
+    assert "place" in said(app)
 
 
 def test_a_measured_figure_is_inside_the_error_or_explained() -> None:
