@@ -16,7 +16,7 @@ class MeasuredLink(Document):
 
     measured: Annotated[Annotated[float, Number(1e-4, 9_999_999)] | None, Asked("Your measurement")] = None
     measured_as: Annotated[
-        Literal["step", "tokens", "causal", "full"],
+        Literal["step", "tokens", "causal", "full", "memory"],
         Asked(
             "Measured as",
             words={
@@ -24,6 +24,7 @@ class MeasuredLink(Document):
                 "tokens": "tokens/s per GPU",
                 "causal": "TFLOP/s per GPU, causal",
                 "full": "TFLOP/s per GPU, full",
+                "memory": "peak memory, GiB",
             },
         ),
     ] = "step"

@@ -22,6 +22,7 @@ from dashboard.link.open_sessions import mark_open
 from engine import Scenario
 
 __all__ = [
+    "OWN_RUN",
     "before_switching",
     "begin",
     "change_scenario",
@@ -48,7 +49,9 @@ __all__ = [
     "watcher",
 ]
 
-_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own", "figures")
+OWN_RUN: Final = ("run", "run_from", "run_measured", "run_measured_as")
+"""Parameters of a person's own run, which stays when the scenario changes; see `dashboard.link.own_run`."""
+_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own", "figures", *OWN_RUN)
 """Parameters that every page carries on."""
 _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"

@@ -24,6 +24,10 @@ _WORDS: Final = {
     "id": "execution",
     "own": "your execution",
     "figures": "figures of",
+    "run": "run",
+    "run_from": "framework of your run",
+    "run_measured": "your measurement",
+    "run_measured_as": "unit of your measurement",
 }
 WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
 """Every parameter that some page reads -> its description: the common ones, and the ones registered by `learn`."""

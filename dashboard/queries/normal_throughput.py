@@ -40,11 +40,14 @@ def _find_normal_throughput(
     _exploration: Exploration, _row: Mapping[str, Any], key: str, value: float | None, kind: str, nearest: int
 ) -> dict[str, Any]:
     measured = None
-    if value is not None:
+    memory = value if kind == "memory" else None
+    if value is not None and kind != "memory":
         if kind == "step":
             measured = MeasuredRate("step_time_s", value)
         elif kind == "tokens":
             measured = MeasuredRate("tokens_per_s", value * _exploration.scenario.num_procs)
         else:
             measured = MeasuredRate("tflops", value, cast(Convention, kind))
-    return normal_throughput(_exploration.scenario, _row, measured=measured, nearest=nearest).document()
+    return normal_throughput(
+        _exploration.scenario, _row, measured=measured, memory_gib=memory, nearest=nearest
+    ).document()

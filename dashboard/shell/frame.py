@@ -17,6 +17,7 @@ from dashboard.guide import chapter
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.link.figures import parse_figures
+from dashboard.link.own_run import parse_own_run
 from dashboard.link.shared import parse_shared
 from dashboard.pages import registry
 from dashboard.pages.contract import Needs, Page
@@ -25,6 +26,7 @@ from dashboard.shell import search
 from dashboard.shell.scenario import sentence
 from dashboard.widgets import needed_exploration, window
 from dashboard.widgets.clicks import forget_unanswered
+from dashboard.widgets.own_run import draw_own_run
 from dashboard.words.markdown import literal
 from engine import Scenario
 
@@ -49,7 +51,10 @@ def draw(page: Page) -> None:
     """Parse the link and draw a page."""
     view = page.view()
     needed = [needed_exploration.require_exploration()] if page.needs is Needs.EXPLORATION else []
-    view.render(view.parse(*needed))
+    asked = view.parse(*needed)
+    if page.about_scenario:
+        draw_own_run(parse_own_run(), parse_shared().scenario, next(iter(needed), None))
+    view.render(asked)
 
 
 class Above(NamedTuple):

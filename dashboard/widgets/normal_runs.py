@@ -13,15 +13,21 @@ from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.measured import MeasuredLink
 from dashboard.queries.normal_throughput import find_normal_throughput
 from dashboard.widgets.link_fields import draw_choice, draw_decimal
+from dashboard.widgets.menus import filled
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, format_value, percent, plain, signed_percent
 from engine import Exploration
 from engine.questions.errors import QuestionError
 from engine.questions.nearest_runs import NOT_TRAINING
 
-__all__ = ["draw_normal_runs", "parse_measured"]
+__all__ = ["draw_measurement_menu", "draw_normal_runs", "draw_verdict", "parse_measured"]
 
 _NEAREST: Final = 6
+_MENU_HELP: Final = "Compare a measured figure with the prediction, and see the nearest measured runs."
+_BEYOND: Final = (
+    "Your measurement is beyond the peak of the GPUs. Check its unit and the number of GPUs.",
+    "Your measurement is more than the memory of a GPU. Give GiB of one GPU.",
+)
 _TONES: Final = {"slower than expected": "worse", "faster than expected": "better"}
 
 
@@ -49,17 +55,70 @@ def draw_normal_runs(exploration: Exploration, row: Mapping[str, Any], fields: M
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         draw_decimal(value, width=170, help="Optional: a figure of your own run, to compare with the prediction.")
         draw_choice(kind, width=230)
-    try:
-        found = find_normal_throughput(exploration, row, value.value, kind.value, _NEAREST)
-    except QuestionError:
-        st.warning(
-            "Your measurement is beyond the peak of the GPUs. Check its unit and the number of GPUs.",
-            icon=":material/block:",
-        )
-        found = find_normal_throughput(exploration, row, None, "step", _NEAREST)
+    found, problem = _find_or_explain(exploration, row, value.value, kind.value)
+    if problem:
+        st.warning(problem, icon=":material/block:")
     st.html(markup.figure_strip(_tiles(found)))
-    _draw_nearest(found)
+    if not problem:
+        draw_verdict(exploration, row, value, kind)
+    _draw_nearest(found, "normal_runs")
     st.caption(literal(found["note"]))
+
+
+def draw_measurement_menu(
+    exploration: Exploration, row: Mapping[str, Any], value: LinkField, kind: LinkField, key: str
+) -> None:
+    """Draw the menu with the fields of a measured figure and the nearest measured runs.
+
+    Args:
+        exploration: that the execution is of.
+        row: the execution with its statistics; with an `id` of its own.
+        value, kind: the measured figure and its unit.
+        key: of the menu.
+    """
+    with st.popover("Measured", icon=":material/speed:", type="tertiary", key=key, help=_MENU_HELP):
+        if not filled(key):
+            return
+        with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+            draw_decimal(value, width=170, help="One figure of your run, to compare with the prediction.")
+            draw_choice(kind, width=230)
+        draw_verdict(exploration, row, value, kind)
+        st.html(markup.head("Nearest measured runs", "published runs most like yours, with the prediction for each"))
+        found, _ = _find_or_explain(exploration, row, value.value, kind.value)
+        _draw_nearest(found, f"{key}_runs")
+        st.caption(literal(found["note"]))
+
+
+def draw_verdict(exploration: Exploration, row: Mapping[str, Any], value: LinkField, kind: LinkField) -> None:
+    """Draw whether a measured figure is inside the error of its prediction, and what would explain the difference.
+
+    See `draw_measurement_menu`.
+    """
+    if value.value is None:
+        return
+    found, problem = _find_or_explain(exploration, row, value.value, kind.value)
+    if problem:
+        st.warning(problem, icon=":material/block:")
+        return
+    own, unit = (found["measured_memory"], "GiB") if kind.value == "memory" else (found["measured"], "s a step")
+    if own is None or not own["words"]:
+        return
+    would = [f"{plain(each['predicted'])} {unit} with {each['words']}" for each in own["explanations"]]
+    st.markdown(literal(own["words"]))
+    if would:
+        st.caption(literal(f"It would be predicted at {'; '.join(would)}."))
+    elif own["verdict"] not in ("as expected", "no interval"):
+        st.caption("No single setting of the execution explains it; a trace shows where the step goes.")
+
+
+def _find_or_explain(
+    exploration: Exploration, row: Mapping[str, Any], value: float | None, kind: str
+) -> tuple[dict[str, Any], str]:
+    """Return the answer, and why a figure was left out of it; empty if it was not."""
+    try:
+        return find_normal_throughput(exploration, row, value, kind, _NEAREST), ""
+    except QuestionError:
+        return find_normal_throughput(exploration, row, None, "step", _NEAREST), _BEYOND[kind == "memory"]
 
 
 def _tiles(found: Mapping[str, Any]) -> list[markup.Tile]:
@@ -104,7 +163,7 @@ def _rate_tiles(told: Mapping[str, Any], counted: str, whose: str) -> list[marku
     ]
 
 
-def _draw_nearest(found: Mapping[str, Any]) -> None:
+def _draw_nearest(found: Mapping[str, Any], key: str) -> None:
     """Draw the nearest measured runs as a table with links to their sources."""
     runs, counted = found["nearest"], found["attention"]
     rate = f"TFLOP/s, {counted}"
@@ -133,7 +192,7 @@ def _draw_nearest(found: Mapping[str, Any]) -> None:
         hide_index=True,
         height="content",
         row_height=28,
-        key="normal_runs",
+        key=key,
         alt=f"The {len(shown)} measured runs that are nearest to this execution, with measurement and prediction",
         column_config={
             "Model": st.column_config.TextColumn(width=108),

@@ -14,6 +14,7 @@ import pandas as pd
 
 from engine.calibrate.choice import CalibrateError
 from engine.calibrate.logs import looks_like_log, read_log
+from engine.calibrate.natural_tables import CONVERTED, NaturalTable, field_of, read_natural
 from engine.calibrate.template import FIELDS
 from engine.executions.csv_tables import file_content, header_of, parsed, text_of
 from engine.validation.reading import ONCE, Runs, RunsFileError, runs_of
@@ -60,7 +61,7 @@ def parse_given(pairs: Sequence[str]) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise CalibrateError(_describe_fields(pair))
-        found |= checked_fields({name.strip(): value.strip()}, pair)
+        found |= checked_fields({field_of(name): value.strip()}, pair)
     return found
 
 
@@ -116,45 +117,50 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
     tables: list[pd.DataFrame] = []
     labels: list[str] = []
     remarks: list[str] = []
+    faults: list[tuple[str, ...]] = []
     for path, content in contents.items():
         name = " ".join(shown(os.path.basename(path))[1:-1].split())
         text = text_of(content, name, MOST_BYTES, CalibrateError)
         if _is_table(text):
-            table = _read_table(text, name)
+            natural = _read_table(text, name, given or {})
+            table = natural.table
             tables.append(table)
+            faults.append(natural.faults)
             before = f"{name}, row" if len(contents) > 1 else "row"
             labels += [f"{before} {row}" for row in range(1, len(table) + 1)]
-            remarks += [""] * len(table)
+            remarks += natural.remarks
         elif looks_like_log(text):
             log = read_log(text, name)
             tables.append(pd.DataFrame([log.fields]))
             labels.append(name)
             remarks.append("; ".join(log.remarks))
+            faults.append(("",))
         else:
             raise CalibrateError(
-                f"{name} is neither a table of runs (CSV with the columns of the template) nor a log with the time of "
-                'steps, such as Megatron-LM\'s "elapsed time per iteration (ms)".'
+                f"{name} is neither a table of runs (CSV with columns such as model, gpus, tp, pp, dp and tokens/s, or "
+                "those of the template) nor a log with the time of steps, such as Megatron-LM's \"elapsed time per "
+                'iteration (ms)".'
             )
         if len(labels) > MOST_RUNS:
             raise CalibrateError(f"There are more than {MOST_RUNS:,} runs; a fit takes up to {MOST_RUNS:,}.")
-    return MeasuredRuns(_merge_runs(tables, given or {}), tuple(labels), tuple(remarks))
+    return MeasuredRuns(_merge_runs(tables, faults, given or {}), tuple(labels), tuple(remarks))
 
 
 def _is_table(text: str) -> bool:
     """Return True if the first non-empty line is a header of runs."""
     names, _ = header_of(text)
-    return len({*names} & {*FIELDS, "iteration time (ms)", "hidden size"}) >= 3
+    return len({field_of(name) for name in names} & {*FIELDS, *CONVERTED, "iteration time (ms)", "hidden size"}) >= 3
 
 
-def _read_table(text: str, name: str) -> pd.DataFrame:
+def _read_table(text: str, name: str, given: Mapping[str, str]) -> NaturalTable:
     table = parsed(text, name, CalibrateError, most_rows=MOST_RUNS, once=ONCE)
     if not len(table):
         raise CalibrateError(f"{name} has no run; below the header there must be a row per run.")
-    return table
+    return read_natural(table, name, given)
 
 
-def _merge_runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:
-    """Return one typed table; the layout of each file is recognised separately."""
+def _merge_runs(tables: list[pd.DataFrame], added: list[tuple[str, ...]], given: Mapping[str, str]) -> Runs:
+    """Return one typed table; the layout of each file is recognised separately. added: other faults of each row."""
     typed: list[Runs] = []
     for table in tables:
         table = table.rename(columns=lambda column: str(column).strip())
@@ -170,6 +176,8 @@ def _merge_runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:
             typed.append(runs_of(table))
         except RunsFileError as problem:
             raise CalibrateError(str(problem)) from None
-    faults = [fault for runs in typed for fault in runs.faults]
+    own = [fault for faults in added for fault in faults]
+    read = [fault for runs in typed for fault in runs.faults]
+    faults = ["; ".join(filter(None, pair)) for pair in zip(read, own, strict=True)]
     whole = pd.concat([runs.table for runs in typed], ignore_index=True)
     return Runs(whole, pd.Series(faults, dtype=object).to_numpy())

@@ -29,6 +29,7 @@ from engine.launch.framework_choice import (
     list_obstacles,
     with_framework,
 )
+from engine.launch.improvement_steps import ImprovementStep, StandingChange, find_steps, starts_with
 from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.report import LIST_TITLES
@@ -39,7 +40,7 @@ from engine.launch.serving_engines.texts import is_serving_text, read_engine_tex
 from engine.launch.serving_engines.writing import TARGETS, is_serving_target, write_deployment
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.stage_options import megatron_options, stage_options
-from engine.launch.standing import ImprovementStep, Standing, StandingChange, standing
+from engine.launch.standing import Standing, StandingTarget, evaluate_execution, find_number, standing
 
 __all__ = [
     "ENGINES",
@@ -59,14 +60,18 @@ __all__ = [
     "Origin",
     "Standing",
     "StandingChange",
+    "StandingTarget",
     "UnknownValue",
     "Written",
     "WrittenDeployment",
     "assumed_sentence",
     "complete",
     "evaluable",
+    "evaluate_execution",
     "find_framework_cost",
     "find_model_refusal",
+    "find_number",
+    "find_steps",
     "flag_changes",
     "framework_of",
     "is_serving_target",
@@ -86,6 +91,7 @@ __all__ = [
     "shape_of",
     "stage_options",
     "standing",
+    "starts_with",
     "with_framework",
     "write",
     "write_deployment",

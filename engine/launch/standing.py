@@ -1,93 +1,36 @@
-"""Rank of an execution among all of its space: its place, its distance to the best, and the steps to it.
-
-The steps are greedy: of all changes towards the best, changes of one or two flags come first, the largest gain before
-the others; the rest changes with the degrees. Other sequences of steps exist.
-"""
+"""Rank of an execution among all of its space: its place, its distance to the best, and the steps to a target."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from engine.columns import by_name, choice_label, fields_of
+from engine.columns import fields_of
 from engine.cost_models.registry import cost_model_of
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.run import slabs
 from engine.launch.conversion import evaluable
+from engine.launch.improvement_steps import NOT_COMPARED, ImprovementStep, find_steps, starts_with
 from engine.scenarios.scenario import Scenario
 from engine.space.rows import chunks_of
 from hardware import Calibration, SystemLike
 from models import ModelLike
 from models.token_flops import Convention
 
-__all__ = ["ImprovementStep", "Standing", "StandingChange", "standing"]
+__all__ = [
+    "SAME_RATE",
+    "Standing",
+    "StandingTarget",
+    "evaluate_execution",
+    "find_number",
+    "find_target_steps",
+    "standing",
+]
 
-ALONE: Final[tuple[tuple[str, ...], ...]] = (
-    ("microbatch_size",),
-    ("pipeline_interleaving", "schedule", "stage_layout"),
-    ("stage_layout",),
-    ("optimizer_sharding", "zero_stage"),
-    ("activation_recompute", "selective_recompute", "recompute_blocks"),
-    ("tensor_par_comm_type", "seq_par_ag_redo"),
-    ("tensor_par_overlap",),
-    ("data_par_overlap",),
-    ("weight_offload",),
-    ("activations_offload",),
-    ("optimizer_offload",),
-    ("expert_overlap",),
-    ("pipeline_overlap",),
-    ("attention_kernel",),
-    ("launch",),
-    ("gradient_datatype",),
-    ("optimizer_datatype",),
-    ("fp8_param_gather",),
-    ("token_dispatcher",),
-    ("dispatch_datatype",),
-    ("context_par_comm",),
-)
-"""Choices of one or two flags that leave the degrees unchanged; fields of one choice share flags."""
-TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
-    (
-        "tensor_par",
-        "pipeline_par",
-        "data_par",
-        "context_par",
-        "expert_par",
-        "expert_tensor_par",
-        "batch_size",
-        "pipeline_interleaving",
-        "schedule",
-        "stage_layout",
-        "microbatch_size",
-        "optimizer_sharding",
-        "zero_stage",
-    ),
-    ("pipeline_interleaving", "schedule", "stage_layout", "microbatch_size"),
-    ("pipeline_interleaving", "schedule", "stage_layout"),
-    ("stage_layout",),
-    ("microbatch_size",),
-    ("optimizer_sharding", "zero_stage"),
-    ("activation_recompute", "selective_recompute", "recompute_blocks"),
-    ("tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap"),
-    ("tensor_par_comm_type", "seq_par_ag_redo"),
-    ("tensor_par_overlap",),
-    ("data_par_overlap",),
-    ("weight_offload",),
-    ("activations_offload",),
-    ("optimizer_offload",),
-    ("expert_overlap",),
-    ("pipeline_overlap",),
-)
-"""Choices that change together; larger groups hold what smaller ones change alone."""
-NOT_COMPARED: Final = frozenset(
-    {"seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation"}
-)
-"""Fields that follow from others, or that no configuration states."""
 KEPT: Final = (
     "attention_kernel",
     "launch",
@@ -119,38 +62,31 @@ _OF_A_CELL: Final = (
     "expert_par",
     "expert_tensor_par",
 )
-LEAST_GAIN: Final = 5e-4
-"""Gain in throughput below which a change does not count as a step [fraction]."""
 
 
 @dataclass(frozen=True, slots=True)
-class StandingChange:
-    """A field that changes."""
+class StandingTarget:
+    """The execution that the steps from another one lead to."""
 
-    field: str
-    old: Any
-    new: Any
+    execution: Mapping[str, Any]
+    """Fields, outcome and statistics by name."""
+    role: str = "fastest"
+    """"recommended" or "fastest"."""
+    remark: str = ""
+    """Reason for another role than the one asked for; empty otherwise."""
+    objection: str = ""
+    """Reason why the execution in use is not recommended itself, in words; empty if its throughput says it."""
+    allows: Callable[[Mapping[str, Any]], bool] | None = None
+    """Returns whether a step may lead to an evaluated execution; None if all may."""
 
-    def __str__(self) -> str:
-        column = by_name(self.field)
-        return f"{column.label} {_format_value(column.name, self.old)} → {_format_value(column.name, self.new)}"
 
-
-@dataclass(frozen=True, slots=True)
-class ImprovementStep:
-    """A step towards the best: what changes together, and what an execution reaches with it [samples/s]."""
-
-    changes: tuple[StandingChange, ...]
-    rate: float
-    gain: float
-    """Throughput over that before the step, less 1."""
-    execution: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the execution that the step leads to."""
+ChooseTarget = Callable[[Scenario, Mapping[str, Any]], StandingTarget | None]
+"""Returns the execution of a scenario that steps from an evaluated one lead to; None if nothing runs."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Rank of an execution. `row` and `best` are evaluated; without a running execution `best` has no value."""
+    """Rank of an execution. `row` and `best` are evaluated; `best` and `target` stay None if nothing runs."""
 
     scenario: Scenario
     row: Mapping[str, Any]
@@ -162,6 +98,8 @@ class Standing:
     steps: tuple[ImprovementStep, ...]
     id: int | None = None
     """Number of the execution in its space; None where that does not try it, or it does not run."""
+    target: StandingTarget | None = None
+    """The execution that the steps lead to."""
 
     @property
     def runs(self) -> bool:
@@ -172,9 +110,17 @@ class Standing:
     def distance(self) -> float | None:
         """Returns how much faster the best is: its throughput over that of the execution, less 1; None where either
         does not run."""
-        if not self.runs or self.best is None:
+        return self._lead(self.best)
+
+    @property
+    def gain(self) -> float | None:
+        """Return how much faster the target is, as `distance` for the best; negative where it is slower."""
+        return None if self.target is None else self._lead(self.target.execution)
+
+    def _lead(self, other: Mapping[str, Any] | None) -> float | None:
+        if not self.runs or other is None:
             return None
-        return float(self.best["sample_rate"]) / float(self.row["sample_rate"]) - 1.0
+        return float(other["sample_rate"]) / float(self.row["sample_rate"]) - 1.0
 
 
 def standing(
@@ -186,6 +132,8 @@ def standing(
     cost_model: str | None = None,
     calibration: Calibration | None = None,
     attention: Convention | None = None,
+    choose_target: ChooseTarget | None = None,
+    framework: str | None = None,
 ) -> Standing:
     """Return the rank of an execution among all of its model, system, GPUs, batch and datatype.
 
@@ -200,6 +148,8 @@ def standing(
         cost_model: name of the cost model, as for `engine.explore`.
         calibration: of the cost model, where it takes one.
         attention: how figures of utilisation count attention; None as the cost model does.
+        choose_target: returns the execution that the steps lead to; the fastest if None.
+        framework: name of a framework that should be able to start every step; any if None.
 
     Raises what `evaluable` and `engine.Scenario.of` raise, and `engine.SpaceError` where there is no such space.
     """
@@ -230,10 +180,7 @@ def standing(
         calibration=calibration,
         attention=attention,
     )
-    names = [name for name in known if name in fields]
-    table = pd.DataFrame([{name: fields[name] for name in names}])
-    (row,) = scenario.evaluate(table).to_dict("records")
-    own = {str(name): value for name, value in row.items()}
+    own = evaluate_execution(scenario, fields)
     total = scenario.space.total
     runs = own["status"] == "ok"
     faster = feasible = None
@@ -242,10 +189,44 @@ def standing(
         faster = above if runs else None
     else:
         first = best_of(scenario).get("id")
-    ident = _number_of(scenario, {name: own[name] for name in names}) if runs else None
+    ident = find_number(scenario, {name: own[name] for name in fields if name in own}) if runs else None
     best = None if first is None else scenario.row(first)
-    steps = _find_steps(scenario, own, best) if best is not None else ()
-    return Standing(scenario, own, best, total, faster, feasible, steps, ident)
+    target = None if best is None else StandingTarget(best)
+    if target is not None and choose_target is not None:
+        target = choose_target(scenario, own)
+    steps = () if target is None else find_target_steps(scenario, own, target, framework)
+    return Standing(scenario, own, best, total, faster, feasible, steps, ident, target)
+
+
+def find_target_steps(
+    scenario: Scenario, row: Mapping[str, Any], target: StandingTarget, framework: str | None
+) -> tuple[ImprovementStep, ...]:
+    """Return the steps from an execution to a target that the target allows and a framework starts, see `find_steps`.
+
+    Args:
+        scenario: model, system and cost model.
+        row: the execution, evaluated.
+        target: the execution to reach.
+        framework: name of a framework; any if None.
+    """
+    starts = None if framework is None else starts_with(framework, scenario.model)
+
+    def accepts(execution: Mapping[str, Any]) -> bool:
+        return (target.allows is None or target.allows(execution)) and (starts is None or starts(execution))
+
+    return find_steps(scenario, row, target.execution, accepts=accepts)
+
+
+def evaluate_execution(scenario: Scenario, execution: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an execution with its outcome and statistics, whether the scenario's space has it or not.
+
+    Args:
+        scenario: model, system and cost model.
+        execution: values by field, as `evaluable` returns them; fields that the cost model does not have are ignored.
+    """
+    names = [column.name for column in fields_of(scenario.cost_model) if column.name in execution]
+    (row,) = scenario.evaluate(pd.DataFrame([{name: execution[name] for name in names}])).to_dict("records")
+    return {str(name): value for name, value in row.items()}
 
 
 def _count_faster(scenario: Scenario, rate: float) -> tuple[int, int, int | None]:
@@ -268,9 +249,14 @@ def _count_faster(scenario: Scenario, rate: float) -> tuple[int, int, int | None
     return faster, feasible, None if best is None else best[1]
 
 
-def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
+def find_number(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
     """Return the number of an execution in its space, of executions with equal compared fields that of the fastest;
-    None if no running execution has all of its fields, or too many share its degrees."""
+    None if no running execution has all of its fields, or too many share its degrees.
+
+    Args:
+        scenario: of the space.
+        fields: values by field of the execution; other names are ignored.
+    """
     space = scenario.space
     firsts = [*map(int, space.first_ids), space.total]
     numbers = [
@@ -294,71 +280,3 @@ def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
     evaluated = scenario.evaluate(space.table(alike))
     rates = np.where(evaluated["status"] == "ok", evaluated["sample_rate"], 0.0)
     return int(alike[rates.argmax()]) if rates.any() else None
-
-
-def _format_value(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return choice_label(by_name(name), value) if isinstance(value, str) else f"{int(value):,}"
-
-
-def _find_steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[ImprovementStep, ...]:
-    """The way from an execution to the best. Where the execution does not run, the first step is one that makes it."""
-    names = [column.name for column in fields_of(scenario.cost_model)]
-    now = {name: row[name] for name in names}
-    rate = float(row["sample_rate"]) if row["status"] == "ok" else 0.0
-    aim = float(best["sample_rate"])
-    steps: list[ImprovementStep] = []
-    while rate < aim * (1 - LEAST_GAIN):  # each step makes some field that of the best
-        found = _find_next_change(scenario, now, best, rate)
-        if found is None:
-            break
-        changed, reached = found
-        changes = tuple(
-            StandingChange(name, now[name], best[name])
-            for name in names
-            if name in changed and name not in NOT_COMPARED
-        )
-        now |= {name: best[name] for name in changed}
-        steps.append(ImprovementStep(changes, reached, reached / rate - 1.0 if rate else float("inf"), dict(now)))
-        rate = reached
-    return tuple(steps)
-
-
-def _find_next_change(
-    scenario: Scenario, now: Mapping[str, Any], best: Mapping[str, Any], rate: float
-) -> tuple[tuple[str, ...], float] | None:
-    """The change that gains most: of single flags, else of two, else of degrees and all that goes with them, else of
-    all that is left; None where none gains."""
-    differing = {name for name in now if now[name] != best[name]}
-    flags, groups = _remaining_groups(ALONE, differing), _remaining_groups(TOGETHER, differing)
-    everything = tuple(sorted(differing))
-    tries: Sequence[Sequence[tuple[str, ...]]] = (
-        flags,
-        _pair_groups(flags),
-        groups,
-        _pair_groups(groups),
-        [everything],
-    )
-    for options in tries:
-        if not options or not everything:
-            continue
-        table = pd.DataFrame([{**now, **{name: best[name] for name in group}} for group in options])
-        found = scenario.evaluate(table)
-        runs = found["status"] == "ok"
-        rates = [float(each) if run else 0.0 for each, run in zip(found["sample_rate"], runs, strict=True)]
-        # Of changes that gain the same, the smallest.
-        place = min(range(len(options)), key=lambda each: (-round(rates[each], 9), len(options[each])))
-        if rates[place] > rate * (1 + LEAST_GAIN):
-            return options[place], rates[place]
-    return None
-
-
-def _remaining_groups(groups: Sequence[tuple[str, ...]], differing: Collection[str]) -> list[tuple[str, ...]]:
-    """Return the fields of each group that still differ, if there are more than follow from other fields."""
-    left = dict.fromkeys(tuple(name for name in group if name in differing) for group in groups)
-    return [group for group in left if set(group) - NOT_COMPARED]
-
-
-def _pair_groups(groups: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [tuple(dict.fromkeys((*a, *b))) for a, b in itertools.combinations(groups, 2)]

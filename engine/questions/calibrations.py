@@ -53,6 +53,17 @@ class RefusedRun(Document):
     missing: list[str] = Field(description="Needed fields that the run does not give.")
 
 
+class UsedRun(Document):
+    """A run that was fitted."""
+
+    row: str = Field(description="Its row in the table, or the name of its log.")
+    id: str = Field(description="Its id, as given.")
+    remark: str = Field(description="What was converted, or taken from the library.")
+    measured_step_time_s: float
+    predicted_before_s: float = Field(description="By the calibration that the fit started from.")
+    predicted_unseen_s: float | None = Field(description="By a fit that left it out; null if none did.")
+
+
 class CalibrationRanking(Document):
     """Best executions of a scenario by either calibration, ranked by both."""
 
@@ -68,6 +79,7 @@ class CalibrationAnswer(Document):
     rows: int
     accepted: int = Field(description="Runs that were fitted; with 0 all below is null.")
     refused: list[RefusedRun]
+    used: list[UsedRun] = Field(default_factory=list, description="Runs that were fitted.")
     configurations: int | None = Field(default=None, description="Different configurations among the fitted runs.")
     held_out: str | None = Field(default=None, description="Runs that were left out together to measure the error.")
     helps: bool | None = Field(default=None, description="True if unseen runs are predicted better; null if unknown.")
@@ -107,6 +119,25 @@ class FittedCalibration:
             for row in np.flatnonzero(~checked.accepted)
         ]
 
+    @property
+    def used(self) -> list[dict[str, Any]]:
+        """Runs that were fitted, each with measurement and predictions."""
+        checked, outcome = self.checked, self.outcome
+        if outcome is None:
+            return []
+        unseen = outcome.predicted_unseen
+        return [
+            {
+                "row": checked.labels[row],
+                "id": str(checked.table["id"].iloc[row]),
+                "remark": str(checked.remarks[row]),
+                "measured_step_time_s": float(checked.measured[row]),
+                "predicted_before_s": float(outcome.predicted_before[row]),
+                "predicted_unseen_s": None if np.isnan(unseen[row]) else float(unseen[row]),
+            }
+            for row in np.flatnonzero(checked.accepted)
+        ]
+
     def document(self) -> dict[str, Any]:
         """Return the fit as JSON has it; without usable runs, their number and the refused ones only."""
         outcome, calibration = self.outcome, self.calibration
@@ -116,6 +147,7 @@ class FittedCalibration:
         ranked = self.ranking
         return {
             **runs,
+            "used": self.used,
             "configurations": outcome.configurations,
             "held_out": outcome.held_out.described,
             "helps": outcome.helps,

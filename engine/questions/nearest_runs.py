@@ -12,29 +12,55 @@ import pandas as pd
 from pydantic import Field
 
 from engine.columns import MFU_OF, TFLOPS_OF, fields_of
+from engine.columns.percentages import format_percent
 from engine.economics import derived_of
 from engine.executions.execution_names import execution_name
-from engine.launch import evaluable
+from engine.launch import StandingChange, evaluable
+from engine.launch.improvement_steps import NOT_COMPARED
 from engine.questions.bounds import Context
 from engine.questions.documents.nearest_runs import NormalQuestion
 from engine.questions.evaluation_settings import load_evaluation_setting
 from engine.questions.plain import plain
 from engine.questions.verb import Document, QuestionError, Verb
 from engine.scenarios.scenario import Scenario
+from engine.validation.explanations import find_explanations
 from engine.validation.model_flops import flops_of_runs
 from engine.validation.nearest import WEIGHTS, NearestRuns, TrainingSetting, find_nearest_runs
 from engine.validation.predict import validate_by
 from engine.validation.source_links import find_link
-from engine.validation.uncertainty import Interval, interval_of
+from engine.validation.uncertainty import Interval, interval_of, memory_interval_of
+from hardware import GIB
 from models.datatypes import explain_refusal
 from models.token_flops import Convention
 
 __all__ = ["MEASURED", "NORMAL", "NOT_TRAINING", "MeasuredRate", "NormalThroughput", "find_normal", "normal_throughput"]
 
+_HBM: Final = "proc_mem_tier1_cap_req"
 MEASURED: Final = ("step_time_s", "tokens_per_s", "tflops")
 """Fields of a question, of which at most one gives a measured figure."""
 
 Verdict = Literal["as expected", "slower than expected", "faster than expected", "no interval"]
+MemoryVerdict = Literal["as expected", "more than expected", "less than expected", "no interval"]
+_WORTH_EXPLAINING: Final = 0.02
+"""Difference from the prediction from which explanations are looked for; runs of one setting differ by as much. Source:
+stated by us."""
+
+
+class SettingChange(Document):
+    """A setting that may be another one than the execution states."""
+
+    field: str
+    old: bool | int | float | str | None
+    new: bool | int | float | str | None
+
+
+class ExplanationRow(Document):
+    """A change of one setting that would explain a measured figure."""
+
+    changes: list[SettingChange]
+    words: str = Field(description="The changes in words.")
+    predicted: float = Field(description="Prediction with them: step time [s], or memory [GiB].")
+    difference: float = Field(description="Measured figure over this prediction, less 1.")
 
 
 class ThroughputFigures(Document):
@@ -63,6 +89,30 @@ class MeasuredThroughput(ThroughputFigures):
 
     difference: float | None = Field(description="Measured over predicted step time, less 1; positive is slower.")
     verdict: Verdict
+    words: str = Field(description="The verdict in a sentence.")
+    explanations: list[ExplanationRow] = Field(
+        description="Single changes of a setting that explain half of the difference or more, the nearest first."
+    )
+
+
+class PredictedMemory(Document):
+    """Predicted memory of the fullest GPU with its interval."""
+
+    gib: float
+    low_gib: float | None = Field(description="Null without comparable runs.")
+    high_gib: float | None
+    share: float | None = Field(description="Share of comparable runs inside the interval.")
+    capacity_gib: float = Field(description="Memory that a GPU has.")
+
+
+class MeasuredMemory(Document):
+    """A person's own measurement of memory next to the prediction."""
+
+    gib: float
+    difference: float = Field(description="Measured over predicted memory, less 1.")
+    verdict: MemoryVerdict
+    words: str = Field(description="The verdict in a sentence.")
+    explanations: list[ExplanationRow]
 
 
 class NearestRun(Document):
@@ -108,6 +158,10 @@ class NormalAnswer(Document):
     reason_text: str = Field(description="Why it does not run; empty where it does.")
     predicted: PredictedThroughput | None = Field(description="Null where it does not run.")
     measured: MeasuredThroughput | None = Field(description="Null unless a figure was given.")
+    memory: PredictedMemory | None = Field(description="Null where it does not run.")
+    measured_memory: MeasuredMemory | None = Field(
+        description="Null unless memory was given, or where it does not run."
+    )
     nearest: list[NearestRun]
     weights: dict[str, float] = Field(description="Weight of each part of the distance.")
     note: str
@@ -157,6 +211,10 @@ class NormalThroughput:
     """Fields of `MeasuredThroughput`."""
     nearest: list[dict[str, Any]]
     """Fields of `NearestRun`."""
+    memory: dict[str, Any] | None = None
+    """Fields of `PredictedMemory`."""
+    measured_memory: dict[str, Any] | None = None
+    """Fields of `MeasuredMemory`."""
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -172,6 +230,8 @@ class NormalThroughput:
             "reason_text": str(self.row["reason_text"] or ""),
             "predicted": self.predicted,
             "measured": self.measured,
+            "memory": self.memory,
+            "measured_memory": self.measured_memory,
             "nearest": self.nearest,
             "weights": dict(WEIGHTS),
             "note": NOTE,
@@ -179,18 +239,24 @@ class NormalThroughput:
 
 
 def normal_throughput(
-    scenario: Scenario, row: Mapping[str, Any], *, measured: MeasuredRate | None = None, nearest: int = 5
+    scenario: Scenario,
+    row: Mapping[str, Any],
+    *,
+    measured: MeasuredRate | None = None,
+    memory_gib: float | None = None,
+    nearest: int = 5,
 ) -> NormalThroughput:
-    """Return an execution's throughput, a measurement of it, and the measured runs nearest to it.
+    """Return an execution's throughput and memory, measurements of them, and the measured runs nearest to it.
 
     Args:
         scenario: that the execution is of.
         row: the execution, evaluated: fields, outcome and statistics by name.
         measured: a person's own figure.
+        memory_gib: a person's own measurement of the memory of the fullest GPU [GiB].
         nearest: how many runs to return at most.
 
     Raises `QuestionError` for an execution without backward pass, and for a measured figure beyond the peak of the
-    processors.
+    processors, or the memory of one.
     """
     if not row["training"]:
         raise QuestionError(NOT_TRAINING)
@@ -219,9 +285,98 @@ def normal_throughput(
         own |= {
             "difference": step / expected - 1.0 if runs else None,
             "verdict": _judge(step, expected, found) if runs else "no interval",
+            "words": "",
+            "explanations": _explain(scenario, row, "total_time", step, 1.0) if runs else [],
         }
+        if predicted is not None:
+            own["words"] = _verdict_words(step, expected, "s a step", "slower", "faster", predicted)
     setting = TrainingSetting.of(scenario.model, scenario.system, row)
-    return NormalThroughput(scenario, row, predicted, own, _list_runs(find_nearest_runs(setting, nearest), scenario))
+    runs_near = _list_runs(find_nearest_runs(setting, nearest), scenario)
+    memory = _predict_memory(scenario, row) if runs else None
+    own_memory = None
+    if memory_gib is not None:
+        capacity = scenario.system.mem1.capacity_gib
+        if memory_gib > capacity:
+            raise QuestionError(
+                f"`peak_memory_gib` is {memory_gib:g}, but a GPU has {capacity:.4g} GiB; give GiB of one GPU."
+            )
+        own_memory = None if memory is None else _judge_memory(scenario, row, memory_gib, memory)
+    return NormalThroughput(scenario, row, predicted, own, runs_near, memory, own_memory)
+
+
+def _predict_memory(scenario: Scenario, row: Mapping[str, Any]) -> dict[str, Any]:
+    gib, found = float(row[_HBM]) / GIB, memory_interval_of(scenario)
+    return {
+        "gib": gib,
+        "low_gib": None if found is None else gib * found.low,
+        "high_gib": None if found is None else gib * found.high,
+        "share": None if found is None else found.share,
+        "capacity_gib": scenario.system.mem1.capacity_gib,
+    }
+
+
+def _judge_memory(
+    scenario: Scenario, row: Mapping[str, Any], measured: float, memory: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the measured memory [GiB] next to the prediction."""
+    verdict: MemoryVerdict = "as expected"
+    if memory["low_gib"] is None:
+        verdict = "no interval"
+    elif measured > memory["high_gib"]:
+        verdict = "more than expected"
+    elif measured < memory["low_gib"]:
+        verdict = "less than expected"
+    span = {"low_s": memory["low_gib"], "high_s": memory["high_gib"], "share": memory["share"]}
+    return {
+        "gib": measured,
+        "difference": measured / memory["gib"] - 1.0,
+        "verdict": verdict,
+        "words": _verdict_words(measured, memory["gib"], "GiB", "more", "less", span),
+        "explanations": _explain(scenario, row, _HBM, measured * GIB, GIB),
+    }
+
+
+def _verdict_words(
+    measured: float, predicted: float, unit: str, above: str, below: str, span: Mapping[str, Any]
+) -> str:
+    """Return a measurement next to its prediction, in a sentence.
+
+    span: interval of the prediction, `low_s` and `high_s`, and its `share` of comparable runs.
+    """
+    far = format_percent(abs(measured / predicted - 1.0))
+    than = f"{far} {above if measured > predicted else below} than the predicted {_digits(predicted)}"
+    if span["low_s"] is None:
+        return f"Measured {_digits(measured)} {unit}: {than}; too few comparable runs for an error."
+    inside = "inside" if span["low_s"] <= measured <= span["high_s"] else "outside"
+    return (
+        f"Measured {_digits(measured)} {unit}: {than}, {inside} the error ({_digits(span['low_s'])} to "
+        f"{_digits(span['high_s'])} for {100 * span['share']:.0f} % of comparable runs)."
+    )
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
+
+
+def _explain(
+    scenario: Scenario, row: Mapping[str, Any], statistic: str, measured: float, unit: float
+) -> list[dict[str, Any]]:
+    """Return the explanations of a measured figure; predictions are divided by the unit."""
+    if abs(measured / float(row[statistic]) - 1.0) < _WORTH_EXPLAINING:
+        return []
+    return [
+        {
+            "changes": [{"field": name, "old": old, "new": new} for name, (old, new) in each.changes.items()],
+            "words": ", ".join(
+                str(StandingChange(name, old, new))
+                for name, (old, new) in each.changes.items()
+                if name not in NOT_COMPARED
+            ),
+            "predicted": each.predicted / unit,
+            "difference": each.difference,
+        }
+        for each in find_explanations(scenario, row, statistic, measured)
+    ]
 
 
 def _judge(step: float, expected: float, found: Interval | None) -> Verdict:
@@ -329,7 +484,11 @@ def find_normal(asked: NormalQuestion) -> NormalThroughput:
     names = [column.name for column in fields_of(scenario.cost_model) if column.name in fields]
     (row,) = scenario.evaluate(pd.DataFrame([{name: fields[name] for name in names}])).to_dict("records")
     return normal_throughput(
-        scenario, {str(name): value for name, value in row.items()}, measured=measured, nearest=asked.nearest
+        scenario,
+        {str(name): value for name, value in row.items()},
+        measured=measured,
+        memory_gib=asked.peak_memory_gib,
+        nearest=asked.nearest,
     )
 
 
@@ -357,7 +516,7 @@ NORMAL = Verb(
     "normal",
     "Is a throughput normal?",
     "Lists the measured runs nearest to an execution, each with measurement, prediction and source, and says whether a "
-    "measured step time, tokens/s or TFLOP/s is as expected.",
+    "measured step time, tokens/s, TFLOP/s or peak of memory is as expected, and which setting would explain it.",
     NormalQuestion,
     NormalAnswer,
     _answer_normal,

@@ -14,7 +14,7 @@ from engine.recommendation.fits import (
     without_capacity,
 )
 from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_than
-from engine.recommendation.recommended import Recommendation, recommend
+from engine.recommendation.recommended import Recommendation, explain_against, recommend
 from engine.recommendation.room import UNTOLD_ERROR, UNTOLD_HEADROOM, Terms, fit_of, terms_of
 from engine.recommendation.shown import FIGURES_OF, NOTHING_RECOMMENDED, FiguresOf, ShownExecution, choose_shown
 
@@ -34,6 +34,7 @@ __all__ = [
     "add_fits",
     "choose_shown",
     "describe_fit",
+    "explain_against",
     "find_fit",
     "fit_bounds_of",
     "fit_of",

@@ -20,7 +20,7 @@ from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
 from hardware import GIB
 
-__all__ = ["Recommendation", "recommend"]
+__all__ = ["Recommendation", "explain_against", "recommend"]
 
 LEVELS: Final = (0.97, 0.9, 0.75, 0.5, 0.0)
 """Shares of the best throughput down to which is looked, one after the other, until there are enough."""
@@ -74,6 +74,24 @@ class Recommendation:
         if self.execution is None or self.fastest is None or self.is_fastest:
             return ""
         return _Judge(self.scenario, self.terms, self.waived).reasons([self.fastest], self.execution)[0]
+
+
+def explain_against(
+    scenario: Scenario,
+    terms: Terms,
+    waived: Collection[str],
+    execution: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+) -> str:
+    """Return why an execution is not the recommended one, in words, such as "keeps weights in host memory".
+
+    Args:
+        scenario: scenario of both.
+        terms, waived: of the recommendation.
+        execution: fields and statistics by name; it need not be in the space.
+        chosen: the recommended execution.
+    """
+    return _Judge(scenario, terms, waived).reasons([{"id": -1, **execution}], chosen)[0]
 
 
 def recommend(

@@ -44,7 +44,7 @@ def test_the_card_has_a_file_that_opens_as_the_execution_shown(page: Page, serve
     download.value.save_as(file)
     said = launch.read(file)
     assert (launch.named_shape(said.model), said.num_procs, said.unread) == ("llama-3-8B", 8, ())
-    stands = launch.standing(said.execution, "llama-3-8B", "h100_80g_sxm")
+    stands = launch.standing(said.execution, "llama-3-8B", "h100_80g_sxm", limits=SCENARIO.limits)
     assert stands.runs
 
     open_at(page, f"{server}/scenarios?{QUERY}")
@@ -55,3 +55,14 @@ def test_the_card_has_a_file_that_opens_as_the_execution_shown(page: Page, serve
     assert stands.faster is not None
     assert stands.feasible is not None
     expect(page.get_by_text(placed(stands.faster, stands.feasible))).to_be_visible()
+    page.get_by_role("button", name="Open it").click()
+    panel = page.locator(".st-key-own_run")
+    expect(panel).to_contain_text(placed(stands.faster, stands.feasible))
+    settled(page)
+    page.get_by_text("Explore").first.click()
+    page.get_by_role("link", name="Memory").first.click()
+    expect(page.get_by_text("Where the memory goes")).to_be_visible()
+    expect(panel).to_contain_text("Megatron-LM")
+    assert "run_from=megatron" in page.url
+    panel.get_by_role("button", name="Forget it").click()
+    expect(panel).to_have_count(0)

@@ -29,6 +29,11 @@ def _number_column(label: str, form: str | None, width: int, help_text: str = ""
     return st.column_config.NumberColumn(label, format=form, width=width, help=help_text or None)
 
 
+def _given_id(text: str) -> str:
+    """Return the id of a run; empty if the reader made it from the row's number."""
+    return "" if text.removeprefix("row-").isdecimal() and text.startswith("row-") else text
+
+
 def draw_runs(checked: CheckedRuns, outcome: CalibrationOutcome | None) -> None:
     """Draws every run: whether it is used, the reason if refused, missing fields, and assumptions."""
     accepted = checked.accepted
@@ -46,6 +51,7 @@ def draw_runs(checked: CheckedRuns, outcome: CalibrationOutcome | None) -> None:
     shown = pd.DataFrame(
         {
             "run": list(checked.labels),
+            "id": [_given_id(str(text)) for text in checked.table["id"]],
             "used": np.where(accepted, "used", "refused"),
             "why": why,
             "missing": [", ".join(names) for names in checked.missing],
@@ -60,7 +66,7 @@ def draw_runs(checked: CheckedRuns, outcome: CalibrationOutcome | None) -> None:
             ],
         }
     )
-    empty = [name for name in ("why", "missing", "assumed") if (shown[name] == "").all()]
+    empty = [name for name in ("id", "why", "missing", "assumed") if (shown[name] == "").all()]
     shown = shown.drop(columns=[*empty, *(name for name in ("before", "after", "fitted") if shown[name].isna().all())])
     # Refused runs come first: the user has to mend them.
     shown = shown.iloc[np.argsort(accepted, kind="stable")]
@@ -73,6 +79,7 @@ def draw_runs(checked: CheckedRuns, outcome: CalibrationOutcome | None) -> None:
         alt=f"{many}, {refused:,} of them refused, with the reason of each.",
         column_config={
             "run": st.column_config.TextColumn("Run", width=110, help="Row below the header, from 1; or the log"),
+            "id": st.column_config.TextColumn("Id", width=110, help="As the table has it."),
             "used": st.column_config.TextColumn("Used", width=70),
             "why": st.column_config.TextColumn("Reason or remark", width=360),
             "missing": st.column_config.TextColumn("Missing", width=130, help="Needed fields that the run lacks"),

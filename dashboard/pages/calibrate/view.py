@@ -102,10 +102,20 @@ def render(view: CalibrateView) -> None:
     with right.container(border=True, gap="xsmall"):
         st.html(markup.head("What the fit changes", "90 % ranges, over the value before"))
         show(parameters_moved(tables.parameter_moves(outcome.estimates), mode), "calibrate_moved")
-        draw_uses(view.scenario, outcome, f"{prepared.key}-{'-'.join(item.about.name for item in outcome.estimates)}")
+        _draw_uses(view.scenario, outcome, f"{prepared.key}-{'-'.join(item.about.name for item in outcome.estimates)}")
     tables.draw_parameters(outcome)
     tables.draw_runs(prepared.checked, outcome)
     draw_ranking(view.scenario, outcome, view.fields["rank"])
+
+
+def _draw_uses(scenario: Scenario, outcome: CalibrationOutcome, key: str) -> None:
+    """Draw the uses of a fit; folded with the reason if it does not lower the error of unseen runs."""
+    if outcome.helps is not False:
+        draw_uses(scenario, outcome, key)
+        return
+    st.caption("This fit does not predict unseen runs better. Stay with the values it started from.")
+    with st.expander("Use it nevertheless", key="calibrate_nevertheless"):
+        draw_uses(scenario, outcome, key)
 
 
 def _choose_runs(view: CalibrateView, bar: Any) -> data.PreparedRuns:
@@ -141,9 +151,10 @@ def _calibration_title(base: Calibration) -> str:
 def _draw_upload() -> tuple[list[Any], str]:
     """Draw the template and the upload; return the uploaded files and the values for missing fields."""
     st.caption(
-        f"A CSV file with the columns of the template, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan "
-        f"with the arguments that they print, one run per log; up to {MOST_MEGABYTES} MB and "
-        f"{calibrate.MOST_RUNS:,} runs. Files stay on this server while this page is open."
+        "A CSV file with usual columns (model, gpus, tp, pp, dp, micro batch, batch, precision, tokens/s or TFLOP/s or "
+        "step time), or those of the template; models of the library by name. Or logs of Megatron-LM, NeMo, "
+        "Megatron-Bridge or torchtitan with the arguments that they print, one run per log. Up to "
+        f"{MOST_MEGABYTES} MB and {calibrate.MOST_RUNS:,} runs. Files stay on this server while this page is open."
     )
     st.download_button(
         "Template",
@@ -158,7 +169,7 @@ def _draw_upload() -> tuple[list[Any], str]:
     given = st.text_input(
         "For missing fields",
         key="calibrate_given",
-        placeholder="vocab=128256 dtype=bf16",
+        placeholder="batch=512 precision=bf16",
         max_chars=400,
         help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",
     )

@@ -38,6 +38,7 @@ from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.normal_runs import draw_normal_runs, parse_measured
 from dashboard.widgets.nothing_runs import nothing_runs
+from dashboard.widgets.own_run import declare_own_run
 from dashboard.widgets.subject import Subject, refusal, subject
 from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
@@ -162,6 +163,8 @@ def _draw_head(exploration: Exploration, chosen: Subject, which: str) -> dict[st
         if chosen.runs:
             others = accuracy.ties(exploration, chosen.row) if chosen.why == "fastest of all" else None
             uncertainty.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
+        if chosen.why != "your execution":
+            declare_own_run(chosen.row)
         other = _choose_other(exploration, chosen, which)
         _draw_json(exploration, chosen)
     return other

@@ -23,6 +23,7 @@ from dashboard.words.numbers import counted
 from dashboard.words.scenarios import name_of, sentence_of
 from engine import Scenario, launch
 from engine.codesign import Study
+from engine.questions.documents.explorations import FiguresQuestion
 from hardware import System
 from models import Model
 
@@ -31,8 +32,13 @@ __all__ = ["opener"]
 _FRAMEWORKS = ", ".join(each.title for each in launch.FRAMEWORKS.values())
 
 
-def opener(scenario: Scenario) -> None:
-    """Draws the button that opens a file. scenario: the one that other pages are about."""
+def opener(scenario: Scenario, figures: FiguresQuestion) -> None:
+    """Draws the button that opens a file.
+
+    Args:
+        scenario: the one that other pages are about.
+        figures: choice of the execution whose figures pages show.
+    """
     tip = "A file of a scenario, comparison or study, as Share and Save make them, or a launch script of yours."
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = file_field(
@@ -45,13 +51,13 @@ def opener(scenario: Scenario) -> None:
             "anything is done with it, and nothing in it is run.",
         )
         if file is None:
-            _draw_paste_field(scenario)
+            _draw_paste_field(scenario, figures)
             return
         ending = file.name.lower().rpartition(".")[2]
-        _draw_file(file.name, file.getvalue(), scenario, can_be_document=ending not in launch_file.ENDINGS)
+        _draw_file(file.name, file.getvalue(), scenario, figures, can_be_document=ending not in launch_file.ENDINGS)
 
 
-def _draw_paste_field(scenario: Scenario) -> None:
+def _draw_paste_field(scenario: Scenario, figures: FiguresQuestion) -> None:
     """Draw the field for a pasted command or configuration, and the content of it."""
     text = st.text_area(
         "Or paste a command line or configuration",
@@ -62,15 +68,17 @@ def _draw_paste_field(scenario: Scenario) -> None:
     )
     if not text or not text.strip():
         return
-    _draw_file("The pasted text", text.encode(), scenario, can_be_document=text.lstrip().startswith("{"))
+    _draw_file("The pasted text", text.encode(), scenario, figures, can_be_document=text.lstrip().startswith("{"))
 
 
-def _draw_file(name: str, content: bytes, scenario: Scenario, *, can_be_document: bool) -> None:
+def _draw_file(
+    name: str, content: bytes, scenario: Scenario, figures: FiguresQuestion, *, can_be_document: bool
+) -> None:
     """Draw the content of a file, and the button that opens it."""
     try:
         found = read_file(_read_content, name, content, can_be_document)
         if isinstance(found, launch.LaunchReading):
-            link = launch_file.draw(name, content, found, scenario)
+            link = launch_file.draw(name, content, found, scenario, figures)
             if link is not None:
                 _draw_open_button("explore", link)
         else:

@@ -95,7 +95,7 @@ def render(view: ScenariosView) -> None:
         draw_segments(view.kind, label="Which")
         st.space("stretch")
         draw_segments(view.figures.choice)
-        opener(view.scenario)
+        opener(view.scenario, view.figures.question)
     found = explored_scenarios.entries(files, server)
     if not found:
         st.info(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -65,8 +66,10 @@ def calibrate_model(
 ) -> None:
     """Fit a few parameters of the calibrated model to measured runs of one system.
 
-    RUNS is a table with the columns of --template, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan with the
-    arguments that they print, one run per log. A run that cannot be used is listed with the reason and not fitted. The
+    RUNS is a table, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan with the
+    arguments that they print, one run per log. A table has the columns of --template, or usual ones: model (a name of
+    the library, whose sizes then count), gpus, tp, pp, dp, micro batch, batch, precision, and step time, tokens/s or
+    TFLOP/s in usual spellings. A run that cannot be used is listed with the reason and not fitted. The
     values start from the library's calibration and move as far as the runs justify; errors after the fit come from
     runs that were left out of it, if there are enough.
 
@@ -74,6 +77,7 @@ def calibrate_model(
     Examples:
       shardscape calibrate --template > runs.csv
       shardscape calibrate runs.csv --system h100_80g_sxm --out ours.json
+      shardscape calibrate ours.csv --system h100_80g_sxm --set batch=512 --set precision=bf16
       shardscape calibrate run1.log run2.log --system b200 --set vocab=128256
 
     Exit code 1 when no run can be used, 2 for files or parameters that are not understood, 3 when --out cannot be
@@ -105,10 +109,21 @@ def calibrate_model(
 
 def _print_refused(refused: list[dict[str, Any]]) -> None:
     write_line()
-    rows = [(row["row"], row["reason_text"]) for row in refused[:LISTED]]
-    write_line(text_table(("refused", "because"), rows, left=(0, 1)))
+    rows = [(row["row"], row["id"], row["reason_text"]) for row in refused[:LISTED]]
+    write_line(text_table(("refused", "id", "because"), rows, left=(0, 1, 2)))
     if len(refused) > LISTED:
         write_line(f"and {len(refused) - LISTED:,} more; --json lists all.")
+
+
+def _print_remarks(fitted: FittedCalibration) -> None:
+    """Print what was converted or taken from the library in the used runs, with the number of runs."""
+    checked = fitted.checked
+    used = [text for text, accepted in zip(checked.remarks, checked.accepted, strict=True) if accepted]
+    counts = Counter(part for text in used for part in text.split("; ") if part)
+    if counts:
+        write_line()
+    for told, number in counts.most_common(LISTED):
+        write_line(f"{number:,} {'run' if number == 1 else 'runs'}: {told}")
 
 
 def _print_fit(fitted: FittedCalibration) -> None:
@@ -121,6 +136,7 @@ def _print_fit(fitted: FittedCalibration) -> None:
     write_line(f"{outcome.rows:,} of {len(checked.labels):,} runs used; configurations: {outcome.configurations:,}.")
     if fitted.refused:
         _print_refused(fitted.refused)
+    _print_remarks(fitted)
     write_line()
     lines = [
         (
@@ -151,6 +167,8 @@ def _print_fit(fitted: FittedCalibration) -> None:
         write_line()
         _print_ranked(fitted.ranking)
     write_line()
+    if outcome.helps is False:
+        write_line("Do not use this calibration for other runs.")
     write_line(f"Calibration {found.name} of {found.system}.")
 
 

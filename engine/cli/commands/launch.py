@@ -241,9 +241,9 @@ def import_configuration(
     (Python, commands, YAML), and configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent
     corrections are applied. Every value is stated by a flag, a default of the framework, or open, where the file
     takes it from outside: state it with --procs, --model or --set. With --system it is evaluated: its place among
-    all executions of that model, batch and number of GPUs, how much faster the best is, and which changes lead
-    there with the framework's flags: changes of one or two flags come first. Of a config.json of Hugging Face the
-    model is shown.
+    all executions of that model, batch and number of GPUs, how much faster the recommended one is (--figures-of
+    fastest: the fastest), and which steps lead there with the framework's flags, one or two flags at a time first.
+    Of a config.json of Hugging Face the model is shown.
 
     Of serving engines, commands and scripts of vLLM, SGLang and TensorRT-LLM are read, manifests of Kubernetes, llm-d
     and Dynamo, recipes of srt-slurm and engines' own YAML. --env gives shell variables; with --system the deployment is
@@ -266,8 +266,9 @@ def import_configuration(
     words, file and line by field: stated, default or unknown), left (open, or for other sources to say),
     not_modelled, without_effect, unread, remarks, recipes, not_represented (of the model), refused (why the
     framework would not start it); with --system also assumed (values that nothing states) and
-    standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps
-    (changes, flags, sample_rate, gain), execution and best (fields and statistics).
+    standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, target
+    (the recommended execution, its gain over the run), steps (changes, flags, sample_rate, gain, fit), execution and
+    best (fields and statistics).
     """
     import models
     from engine.launch import LaunchError, OnlyModelError, assumed_sentence, read, settle
@@ -427,7 +428,8 @@ def _find_standing(
 
     named = None if terms.model is None else found_model(terms.model)
     model = models.to_document(network_of(found, named, file.stem))
-    return find_standing(rank.finish(execution=plain(evaluable(found)), model=model))
+    question = rank.finish(execution=plain(evaluable(found)), model=model, framework=found.framework)
+    return find_standing(question)
 
 
 def _print_reading(found: LaunchReading, named: str | None, file: str, left_out: Sequence[str]) -> None:

@@ -33,7 +33,8 @@ def judge_throughput(
 
     The package has about 1,600 measured runs, each with its source. The distance weighs kind of model, hardware,
     datatype, model size, sequence length, GPUs and layout, in this order. Give your figure by one of --step-time,
-    --tokens-per-s, and --tflops with --attention.
+    --tokens-per-s, and --tflops with --attention; memory by --peak-memory-gib. Settings that would explain a difference
+    are listed.
 
     \b
     Examples:
@@ -41,7 +42,8 @@ def judge_throughput(
       shardscape normal h100_80g_sxm execution.json --model llama-3-70B --step-time 15.2
       shardscape normal h100_80g_sxm execution.json --model llama-3-70B --tflops 390 --attention causal --json
 
-    JSON is the answer to the question normal: predicted, measured, nearest, weights of the distance.
+    JSON is the answer to the question normal: predicted, measured, memory, measured_memory, nearest, weights of the
+    distance.
 
     Exit code 1 when the execution cannot run.
     """
@@ -85,6 +87,12 @@ def _print_normal(found: NormalThroughput) -> None:
         counted = scenario.flop_convention
         headers = ("", "step [s]", "per GPU [tokens/s]", f"per GPU, {counted} [TFLOP/s]", f"MFU, {counted} [%]", "")
         write_line(text_table(headers, rows, left=(0, 5)))
+    for measured, unit in ((found.measured, "s"), (found.measured_memory, "GiB")):
+        if measured is not None and measured["words"]:
+            write_line()
+            write_line(measured["words"])
+            for one in measured["explanations"]:
+                write_line(f"  It would be {one['predicted']:.4g} {unit} with: {one['words']}")
     write_line()
     write_line("Nearest measured runs")
     columns = (

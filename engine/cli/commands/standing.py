@@ -1,4 +1,4 @@
-"""The command `standing`: the rank of an execution in use, and the changes that lead to the best."""
+"""The command `standing`: the rank of an execution in use, and the steps that lead to the recommended one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typer
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.question_options import UnfinishedQuestion, asks
-from engine.columns.percentages import format_percent
 from engine.questions.documents.executions import StandingQuestion
 
 if TYPE_CHECKING:
@@ -30,9 +29,10 @@ def rank_execution(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Rank an execution among all of its model, system, GPUs, batch and datatype, with the changes to the best.
+    """Rank an execution among all of its model, system, GPUs, batch and datatype, with the steps to the recommended.
 
-    Changes of one or two flags come first. The file names its model if `best --json` or `explore --json` printed it;
+    Steps of one or two flags come first, the largest gain first; each is an execution that runs. --figures-of fastest
+    leads to the fastest instead. The file names its model if `best --json` or `explore --json` printed it;
     otherwise give --model. `import` ranks launch configurations with --system.
 
     \b
@@ -42,7 +42,8 @@ def rank_execution(
 
     \b
     JSON: the scenario by names, runs, reason_text, sample_rate, best_sample_rate, faster (number of executions),
-    feasible, total, steps (changes, flags, sample_rate, gain), execution and best (fields and statistics).
+    feasible, total, target (the recommended execution: figures_of, remark, execution, step_time_interval, not_measured,
+    gain, objection), steps (changes, flags, sample_rate, gain, fit), execution and best (fields and statistics).
 
     Exit code 1 when the execution cannot run.
     """
@@ -71,7 +72,7 @@ def rank_execution(
 
 
 def print_standing(stands: Standing, framework: str) -> None:
-    """Print the rank of an execution, and the changes that lead to the best with the framework's flags.
+    """Print the rank of an execution, and the steps that lead to the target with the framework's flags.
 
     Args:
         stands: the rank.
@@ -82,8 +83,9 @@ def print_standing(stands: Standing, framework: str) -> None:
     from engine.columns import rates_beside
     from engine.economics import derived_of
     from engine.launch import flag_changes
+    from engine.recommendation.own_run import describe_distance, describe_steps
 
-    scenario, best, row = stands.scenario, stands.best, stands.row
+    scenario, row = stands.scenario, stands.row
     machine = scenario.system.title or scenario.system.name
     write_line()
     write_line(
@@ -104,18 +106,22 @@ def print_standing(stands: Standing, framework: str) -> None:
             write_line(f"{stands.faster:,} of {stands.feasible:,} feasible executions are faster.")
     else:
         write_line(f"It does not run there. {row['reason_text']}")
-    if best is None:
+    if stands.best is None:
         write_line("Nothing runs there.")
         return
-    distance = stands.distance
-    if distance is not None and distance < 5e-4:
-        write_line("Nothing is faster.")
+    target = stands.target
+    if target is None:
         return
-    more = "" if distance is None else f", {format_percent(distance)} more"
-    write_line(f"The best reaches {float(best['sample_rate']):.4g} samples/s{more}. What leads there:")
+    if target.remark:
+        write_line(target.remark)
+    write_line(describe_distance(stands))
+    if not stands.steps:
+        return
+    changes = flag_changes(stands, framework=framework)
+    write_line(describe_steps(stands, changes))
     write_line()
     rows = []
-    for step, flags in zip(stands.steps, flag_changes(stands, framework=framework), strict=True):
+    for step, flags in zip(stands.steps, changes, strict=True):
         gain = "makes it run" if step.gain == float("inf") else f"{step.gain:+.1%}"
         rows.append((gain, f"{step.rate:.4g}", ", ".join(map(str, step.changes))))
         if flags:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.fields import Asked, FieldKind
 from engine.questions.plain import Statistics
 from engine.questions.scenario_documents import (
@@ -128,8 +129,8 @@ class ImportQuestion(ReadingTermsQuestion):
     )
 
 
-class StandingQuestion(ExecutionFiguresQuestion):
-    """Question for the rank of an execution."""
+class StandingQuestion(FiguresQuestion, ExecutionFiguresQuestion):
+    """Question for the rank of an execution, and for the steps to the recommended one or to the fastest."""
 
     execution: Execution
     limits: Limits = Field(

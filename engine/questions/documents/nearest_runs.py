@@ -20,7 +20,8 @@ Positive = Annotated[float, Number(1e-9, 1e18)]
 class NormalQuestion(ExecutionFiguresQuestion):
     """Question for the measured runs nearest to an execution, and for the place of a measured figure among them.
 
-    The measured figure is one of step time, tokens per second, and TFLOP/s with `attention`; or none.
+    The measured figure is one of step time, tokens per second, and TFLOP/s with `attention`; or none. A measured peak
+    of memory may stand next to it, or alone.
     """
 
     execution: Execution
@@ -36,4 +37,7 @@ class NormalQuestion(ExecutionFiguresQuestion):
     tflops: Annotated[Positive | None, Asked("Measured TFLOP/s", "TFLOP/s")] = Field(
         default=None,
         description="Instead: model FLOP/s of one GPU that your program printed; needs attention.",
+    )
+    peak_memory_gib: Annotated[Positive | None, Asked("Measured memory", "GiB", option="peak-memory-gib")] = Field(
+        default=None, description="Peak memory of the fullest GPU that you measured, as the allocator reports it."
     )

@@ -116,6 +116,17 @@ def test_uploaded_runs_are_fitted_as_the_engine_does() -> None:
     assert after["name"] == "left out of the fit"
 
 
+def test_a_fit_that_does_not_help_does_not_invite() -> None:
+    """Runs that the library already predicts exactly are no reason to leave its values."""
+    helping = run(SYSTEM, (File("runs.csv", content(timed(plans(), TRUTH))),))
+    assert "Use it nevertheless" not in [each.label for each in helping.expander]
+    page = run(SYSTEM, (File("runs.csv", content(timed(plans(), parameters()))),))
+    assert "Use it nevertheless" in [each.label for each in page.expander]
+    assert "Stay with the values it started from." in said(page)
+    (use,) = [each for each in page.button if each.key == "calibrate_use"]
+    assert use.proto.type == "secondary"
+
+
 def test_bad_rows_are_told_by_row_and_come_first() -> None:
     table = timed(plans(), TRUTH).astype(object)
     table.loc[3, "step_time_s"] = -2

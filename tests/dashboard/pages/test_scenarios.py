@@ -18,6 +18,7 @@ import models
 from dashboard.jobs.explored_scenarios import age, best_of, entries, searched, size
 from dashboard.link import scenario_parameters
 from dashboard.link.document_validation import Refused
+from dashboard.link.own_run import execution_from_text
 from dashboard.link.own_studies import document_of, unpacked_study
 from dashboard.link.user_files import MOST_FILES, UserFiles
 from dashboard.pages.scenarios import launch_file
@@ -27,6 +28,8 @@ from dashboard.words import scenarios
 from engine import Scenario, codesign, launch
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.execution_names import execution_name
+from engine.questions.documents.executions import StandingQuestion
+from engine.questions.standings import find_standing
 from tests.dashboard.page_runs import SMALL, html, page_alone
 from tests.dashboard.server import Place, own_server
 
@@ -392,23 +395,66 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert not app.exception
     told = " ".join(each.value for each in (*app.markdown, *app.caption, *app.warning)).replace("\\", "")
     assert "llama-3-8B · 16 GPUs" in told
-    stands = launch.standing(
-        launch.read_text(written.text, "train.sh").execution, "llama-3-8B", now.system, cost_model=now.cost_model
+    execution = launch.evaluable(launch.read_text(written.text, "train.sh"))
+    stands = find_standing(
+        StandingQuestion(execution=execution, model="llama-3-8B", system="h100_80g_sxm", cost_model=now.cost_model)
     )
     assert stands.steps
     assert stands.faster is not None
     for flags in launch.flag_changes(stands, framework="megatron"):
         assert all(each.flag in told for each in flags)
-    link = launch_file.link_parameters(stands)
+    link = launch_file.link_parameters(stands, "megatron")
     opened = scenario_parameters.read_scenario(link).scenario
     assert (opened.model.name, opened.num_procs, opened.max_batch_size) == ("llama-3-8B", 16, 32)
     assert link["cell"] == "2x2"
     (row,) = opened.space.table([int(link["id"])]).to_dict("records")
     assert row["tensor_par_comm_type"] == "rs_ag"
     assert link["own"] == link["id"]
+    assert execution.items() <= execution_from_text(link["run"]).items()
+    assert link["run_from"] == "megatron"
     assert f"place {stands.faster + 1:,} of {stands.feasible:,} that run" in told
     app.file_uploader[0].set_value(("train.sh", b"echo nothing here", "text/plain")).run()
     assert "is no launch configuration" in app.error[0].value
+
+
+def _draw_script(script: str, link: dict[str, str], found: dict[str, str]) -> None:
+    from dashboard.link.figures import parse_figures
+    from dashboard.link.scenario_parameters import read_scenario
+    from dashboard.pages.scenarios import launch_file
+
+    reading = launch_file.reading_of("train.sh", script.encode(), can_be_document=False)
+    assert reading is not None
+    now = read_scenario(link).scenario
+    found.update(launch_file.draw("train.sh", script.encode(), reading, now, parse_figures().question) or {})
+
+
+def test_opening_a_launch_script_keeps_the_limits_and_asks_for_the_gpus(place: Place) -> None:
+    """Limits, framework and cost model of the session hold for the run's scenario; the script's GPUs are first."""
+    degrees = {"tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 32, "microbatch_size": 1}
+    written = launch.write(degrees, "llama-3-8B", framework="megatron").text
+    now = Scenario.of(
+        "gpt3-13B",
+        "h100_80g_sxm",
+        num_procs=8,
+        max_batch_size=16,
+        datatype="bfloat16",
+        limits={"optimizer_offload": False, "tensor_par": [1, 2]},
+        framework="megatron",
+    )
+    found: dict[str, str] = {}
+    script = written.replace("\n", "\n#SBATCH --gres=gpu:a100:8\n", 1)
+    link = scenario_parameters.parameters_of(now)
+    app = AppTest.from_function(
+        _draw_script, default_timeout=60, kwargs={"script": script, "link": link, "found": found}
+    )
+    app.run()
+    assert not app.exception
+    assert app.selectbox(key="launch_gpu_type").value == "a100_80g_sxm"
+    app.selectbox(key="launch_gpu_type").set_value("h200_141g_sxm").run()
+    opened = scenario_parameters.read_scenario(found).scenario
+    assert (opened.system.name, opened.num_procs, opened.max_batch_size) == ("h200_141g_sxm", 16, 32)
+    assert (opened.field_limits, opened.framework) == (now.field_limits, "megatron")
+    assert found["id"] == found["own"]
 
 
 def test_what_a_launch_script_leaves_open_is_asked_for(place: Place) -> None:

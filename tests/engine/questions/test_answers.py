@@ -116,12 +116,22 @@ def test_rows_are_executions_for_every_other_verb(best: Any) -> None:
 def test_an_execution_that_somebody_runs_has_its_place(best: Any) -> None:
     row = {**best["top"][0], "activation_recompute": "full"}
     question = {"execution": row, "model": LLAMA["model"], "system": LLAMA["system"], "statistics": ["total_time"]}
-    found = asked("standing", question)
+    found = asked("standing", {**question, "figures_of": "fastest"})
     expected = launch.standing(row, "llama-3-8B", "h100_80g_sxm")
     assert (found["runs"], found["faster"], found["feasible"]) == (True, expected.faster, expected.feasible)
     assert found["best_sample_rate"] == best["top"][0]["sample_rate"]
     assert [step["gain"] for step in found["steps"]] == [step.gain for step in expected.steps]
     assert found["steps"][0]["flags"][0] == {"flag": "--recompute-granularity", "old": "full", "new": None}
+    advised = asked("standing", question)
+    assert {name: advised[name] for name in ("faster", "feasible")} == {
+        name: found[name] for name in ("faster", "feasible")
+    }
+    recommended = asked("recommend", {"scenario": LLAMA})["recommended"]
+    target = advised["target"]
+    assert (target["figures_of"], target["execution"]["total_time"]) == ("recommended", recommended["total_time"])
+    assert target["gain"] == pytest.approx(recommended["sample_rate"] / found["sample_rate"] - 1, rel=1e-12)
+    assert advised["steps"][-1]["sample_rate"] >= recommended["sample_rate"] * (1 - 1e-3)
+    assert {step["fit"] for step in advised["steps"]} == {"fits"}
 
 
 def test_changes_are_those_of_what_if() -> None:

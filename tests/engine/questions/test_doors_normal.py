@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from dashboard.words.numbers import format_value, percent, plain, signed_percent
 from engine.columns import fields_of
 from engine.economics import derived_of
 from engine.questions import VERBS, QuestionError, answer
-from engine.validation.uncertainty import interval_of
+from engine.validation.uncertainty import interval_of, memory_interval_of
+from hardware import GIB
 from tests.dashboard.page_runs import explored_by_server, html, run
 
 LLAMA = {
@@ -97,6 +99,34 @@ def test_a_measurement_means_the_same_in_every_unit() -> None:
         found = answer("normal", question_of(best, **given))["measured"]
         assert found["step_time_s"] == pytest.approx(16.0, rel=1e-12), given
     assert answer("normal", question_of(best))["measured"] is None
+
+
+def test_memory_is_judged_by_its_own_error_through_every_door(
+    shardscape: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    explored = explored_by_server(read_scenario(LLAMA).scenario)
+    best = explored.best
+    assert best is not None
+    gib = best["proc_mem_tier1_cap_req"] / GIB
+    interval = memory_interval_of(explored.scenario)
+    assert interval is not None
+    verdicts = {1.01: "as expected", interval.low * 0.99: "less than expected"}
+    for share, verdict in verdicts.items():
+        question = question_of(best, peak_memory_gib=gib * share)
+        found = answer("normal", question)
+        own, memory = found["measured_memory"], found["memory"]
+        assert (own["verdict"], own["difference"]) == (verdict, pytest.approx(share - 1, rel=1e-9))
+        assert (memory["gib"], memory["low_gib"]) == pytest.approx((gib, gib * interval.low), rel=1e-12)
+        assert found["measured"] is None
+        for one in own["explanations"]:
+            assert abs(math.log1p(one["difference"])) <= 0.5 * abs(math.log(share)) + 1e-12
+    path = tmp_path / "execution.json"
+    path.write_text(json.dumps(question["execution"]), encoding="utf-8")
+    options = ("normal", LLAMA["system"], path, "--model", LLAMA["model"], "--peak-memory-gib", gib * share)
+    assert json.loads(shardscape(*options, "--json")[1]) == found
+    assert own["words"] in shardscape(*options)[1]
+    with pytest.raises(QuestionError, match=r"a GPU has 79\.65 GiB; give GiB of one GPU"):
+        answer("normal", question_of(best, peak_memory_gib=500.0))
 
 
 def test_calculon_has_no_interval_and_the_same_runs() -> None:
