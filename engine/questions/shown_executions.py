@@ -14,7 +14,7 @@ from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.plain import rows_of
 from engine.questions.recommendations import find_recommendation
 from engine.questions.verb import Document, Row
-from engine.recommendation import Recommendation, with_fit
+from engine.recommendation import ProvenBest, Recommendation, with_fit
 from engine.recommendation.shown import FiguresOf, ShownExecution, choose_shown
 from engine.scenarios.scenario import Scenario
 
@@ -112,7 +112,10 @@ def find_shown(
         optimum: the proven best executions, if they are known.
     """
     if asked.figures_of == "recommended":
-        own = (advice or find_recommendation(scenario, asked)).execution
+        if advice is None:
+            known = None if optimum is None else ProvenBest.of(optimum)
+            advice = find_recommendation(scenario, asked, contenders=0, best=known)
+        own = advice.execution
         if own is not None:
             return choose_shown(asked.figures_of, _first_row(evaluated_row(scenario, int(own["id"]))), None)
     best = simplest_best(optimum if optimum is not None else best_of(scenario))

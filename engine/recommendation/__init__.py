@@ -1,6 +1,6 @@
 """Recommends an execution: the simplest that is as fast as the best within the error, with memory to spare."""
 
-from engine.recommendation.contenders import Contender
+from engine.recommendation.contenders import Contender, ProvenBest
 from engine.recommendation.fits import (
     FIT_NEEDS,
     OUT_OF_MEMORY,
@@ -28,6 +28,7 @@ __all__ = [
     "Contender",
     "FiguresOf",
     "FitBounds",
+    "ProvenBest",
     "Recommendation",
     "ShownExecution",
     "Terms",

@@ -18,6 +18,7 @@ from engine.executions.codes import OFFLOADS
 from engine.recommendation import (
     UNTOLD_ERROR,
     UNTOLD_HEADROOM,
+    ProvenBest,
     Recommendation,
     fit_of,
     mechanisms,
@@ -28,6 +29,7 @@ from engine.recommendation import (
 from engine.recommendation.contenders import LAYOUT
 from engine.validation.accepted import current_memory_residuals
 from engine.validation.uncertainty import memory_interval_of, memory_residuals
+from engine.whatif.prepared_spaces import ready
 from hardware import GIB
 from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.validation.library_outcomes import mapped, outcomes
@@ -118,6 +120,22 @@ def test_it_is_the_simplest_that_is_allowed_and_too_close_to_call(name: str, ask
     assert again.execution is not None
     assert again.execution["id"] == found.execution["id"]
     assert [(one.id, one.reason) for one in again.contenders] == [(one.id, one.reason) for one in found.contenders]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_is_known_of_a_scenario_changes_the_time_of_its_recommendation_only(name: str) -> None:
+    asked, found = scenario(name), recommended(name)
+    optimum = engine.best_of(asked)
+    for near in (None, found.execution, found.fastest):
+        again = recommend(asked, contenders=0, best=ProvenBest.of(optimum), prepared=ready(asked), near=near)
+        assert again.execution == found.execution
+        assert again.fastest == found.fastest
+        assert (again.close, again.terms, again.waived, again.why) == (
+            found.close,
+            found.terms,
+            found.waived,
+            found.why,
+        )
 
 
 @pytest.mark.parametrize("name", ASKED)
