@@ -122,6 +122,8 @@ class ProvenBest(NamedTuple):
     """Throughput [samples/s]; None if nothing runs."""
     tied: Ints
     """Ids of all executions of that throughput."""
+    execution: Mapping[str, Any] | None = None
+    """One of them with its fields and figures, if it is evaluated: the one to compare the recommended one with."""
 
     @classmethod
     def of(cls, optimum: Optimum) -> ProvenBest:

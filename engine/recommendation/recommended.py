@@ -12,7 +12,7 @@ import pandas as pd
 
 from engine.columns.percentages import format_percent
 from engine.executions.codes import OFFLOADS
-from engine.exploration.result import Exploration, first_row
+from engine.exploration.result import Exploration
 from engine.recommendation.contenders import (
     LAYOUT,
     Contender,
@@ -20,7 +20,6 @@ from engine.recommendation.contenders import (
     ProvenBest,
     Searched,
     Sought,
-    field_names,
     has_offloading,
 )
 from engine.recommendation.mechanisms import more_than, number_of_mechanisms
@@ -117,29 +116,28 @@ def recommend(
         where: conditions that the executions of an exploration must meet, such as those of a filter or of a cell.
         best: the fastest executions of a scenario, if they are known.
         prepared: the space of a scenario, if it is prepared; see `engine.whatif.prepared_spaces.ready`.
-        near: fields of an execution that may be like the recommended one, such as that of a similar scenario. It
-            changes the time of the search, and nothing else.
+        near: an evaluated execution that may be like the recommended one, such as that of a similar scenario: fields,
+            outcome and figures. It changes the time of the search, and nothing else.
 
     Raises ValueError for a share that cannot be, for conditions on a scenario, and what exploring or reading raises.
     """
     if where and not isinstance(asked, Exploration):
         raise ValueError("where goes with an exploration; limit the fields of a scenario instead.")
-    explored = isinstance(asked, Exploration)
-    source = _Source(Explored(asked, where) if explored else Searched(asked, best, prepared))
+    source = _Source(Explored(asked, where) if isinstance(asked, Exploration) else Searched(asked, best, prepared))
     given: dict[str, Any] = {"error": error, "headroom": headroom, "offload": offload, "unmeasured": unmeasured}
     terms = terms_of(source.scenario, None, **given)  # refuses what cannot be
     if source.best_rate is None:
         return Recommendation(source.scenario, None, None, terms)
     # First: those allowed are mostly among what it reads.
-    layouts = _of_layouts(source, source.best_rate, contenders) if contenders else source.fastest()
+    layouts = _of_layouts(source, source.best_rate, contenders) if contenders else pd.DataFrame()
+    fastest = _execution_at(layouts, 0) if contenders else None if best is None else best.execution
+    fastest = _execution_at(source.fastest(), 0) if fastest is None else fastest
     judge, allowed, first = _allowed_executions(source, source.best_rate, given, near)
     chosen, close = (None, 0) if first is None else judge.choose(allowed, first, source.best_rate)
     rows = [_execution_at(layouts, place) for place in range(min(contenders, len(layouts)))]
     reasons = [""] * len(rows) if chosen is None else judge.reasons(rows, chosen)
     told = tuple(Contender(int(row["id"]), row, reason) for row, reason in zip(rows, reasons, strict=True))
-    return Recommendation(
-        source.scenario, chosen, _execution_at(layouts, 0), judge.terms, tuple(judge.waived), close, told
-    )
+    return Recommendation(source.scenario, chosen, fastest, judge.terms, tuple(judge.waived), close, told)
 
 
 class _Source:
@@ -195,7 +193,7 @@ def _allowed_executions(
             first = judge.first(found)
         if first is None:
             continue
-        judge = _Judge(scenario, terms_of(scenario, _execution_at(found, first), **given), judge.waived)
+        judge = judge.on(terms_of(scenario, _execution_at(found, first), **given))
         floor = _throughput_floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
         if floor < level:
             found = source.find(judge.sought(floor))
@@ -209,11 +207,9 @@ def _levels(
 ) -> Iterator[float]:
     """Yield throughputs down to which to look [samples/s]: first the lowest that counts if the recommended execution
     is at least as fast as the one that may be like it, so that one search is enough."""
-    if near is not None:
-        table = source.scenario.evaluate(pd.DataFrame([dict(near)])[field_names(source.scenario)])
-        one = first_row(table)
-        if one["status"] == "ok" and judge.sought(0.0).among(table)[0]:
-            yield _throughput_floor(float(one["sample_rate"]), best, terms_of(source.scenario, one, **given).error)
+    if near is not None and near.get("status") == "ok" and judge.sought(0.0).among(pd.DataFrame([dict(near)]))[0]:
+        error = terms_of(source.scenario, near, **given).error
+        yield _throughput_floor(float(near["sample_rate"]), best, error)
     yield from source.levels(judge.sought(0.0))
 
 
@@ -267,6 +263,13 @@ class _Judge:
 
     def __init__(self, scenario: Scenario, terms: Terms, waived: Collection[str]) -> None:
         self.scenario, self.terms, self.waived = scenario, terms, frozenset(waived)
+        self._known: tuple[pd.DataFrame, list[list[str]]] | None = None
+
+    def on(self, terms: Terms) -> _Judge:
+        """Return a judge on other terms that waives the same."""
+        other = _Judge(self.scenario, terms, self.waived)
+        other._known = self._known
+        return other
 
     def sought(self, rate: float) -> Sought:
         """Returns what executions of at least a throughput [samples/s] have to be to be allowed, measured or not."""
@@ -284,8 +287,14 @@ class _Judge:
         """The first of some places whose execution rests on nothing that was never measured."""
         if self.terms.unmeasured:
             return int(places[0]) if len(places) else None
+        few = len(found) <= _AT_FIRST
+        if few and (self._known is None or self._known[0] is not found):
+            self._known = found, self._unknown(found)
         for here in (places[:_AT_FIRST], places[_AT_FIRST:LOOKED_AT]):  # nearly always one of the first is measured
-            for place, unknown in zip(here, self._unknown(found.iloc[here]), strict=True):
+            every = (
+                [self._known[1][place] for place in here] if few and self._known else self._unknown(found.iloc[here])
+            )
+            for place, unknown in zip(here, every, strict=True):
                 if not unknown:
                     return int(place)
         return None

@@ -29,6 +29,7 @@ from engine import Exploration, whatif
 from engine.executions.execution_names import execution_name
 from engine.exploration.memory_requirements import least_memory
 from engine.questions.changes import change_question
+from engine.questions.documents.explorations import FiguresQuestion
 from engine.whatif import PointSequence
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
 from tests.dashboard.server import own_server
@@ -77,8 +78,11 @@ def every_study() -> Iterator[None]:
         yield
 
 
+FASTEST = FiguresQuestion(figures_of="fastest")
+
+
 def page(link: dict[str, str] | None = None) -> AppTest:
-    return run("whatif", exploration(), link)
+    return run("whatif", exploration(), {"figures": "fastest", **(link or {})})
 
 
 @contextmanager
@@ -98,7 +102,7 @@ def waited_for() -> Iterator[None]:
 def studied(link: dict[str, str] | None = None, found: Exploration | None = None) -> AppTest:
     """The page with all its studies done."""
     with waited_for():
-        return run("whatif", found or exploration(), link)
+        return run("whatif", found or exploration(), {"figures": "fastest", **(link or {})})
 
 
 def settled(app: AppTest, found: Exploration | None = None) -> AppTest:
@@ -244,7 +248,7 @@ def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
 
 def test_the_old_best_stays_where_others_only_tie_with_it() -> None:
     """Of the executions that are equally fast after a change, the one that was best before is no worse."""
-    found = answer(change_question(exploration().scenario, {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0}))
+    found = answer(change_question(exploration().scenario, {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0}, FASTEST))
     free = whatif.reoptimise(exploration().scenario, found.changes)
     assert found.best is not None
     assert free.best is not None
@@ -263,12 +267,12 @@ def test_the_old_best_is_the_plainest_of_those_that_tie_though_nothing_was_explo
     assert plain is not None
     assert first is not None
     assert plain["id"] != first["id"]
-    unchanged = answer(change_question(found.scenario, {}))
+    unchanged = answer(change_question(found.scenario, {}, FASTEST))
     assert unchanged.base is not None
     assert unchanged.best is not None
     assert unchanged.base["id"] == plain["id"]
     assert not differences(plain, unchanged.best)
-    changed = answer(change_question(found.scenario, {"hbm_bandwidth": 6144.0}))
+    changed = answer(change_question(found.scenario, {"hbm_bandwidth": 6144.0}, FASTEST))
     kept = changed.scenario.evaluate(found.scenario.space.table([plain["id"]])).iloc[0]
     assert changed.kept is not None
     assert changed.kept["total_time"] == kept["total_time"]
