@@ -23,6 +23,7 @@ __all__ = [
     "describe_unmeasured",
     "freeze_conditions",
     "load_page",
+    "place_of",
     "sorted_by",
     "value_spread",
 ]
@@ -85,6 +86,27 @@ def describe_unmeasured(_exploration: Exploration, key: str, ids: tuple[int, ...
     return told_not_measured(
         [f"{words} ({number:,} of these {counted(len(ids), 'row')})" for words, number in numbers.most_common()]
     )
+
+
+@remembered(64)
+def place_of(
+    _exploration: Exploration, key: str, where: tuple[Any, ...], by: str, order: str, execution: int
+) -> int | None:
+    """Return the number of rows before an execution in the table; None where the table does not have it.
+
+    Equal rows come by id, as in `load_page`.
+    """
+    conditions = [StoreCondition(*each) for each in where]
+    rows, own = _exploration.rows, StoreCondition("id", "=", execution)
+    if not rows.count([*conditions, own]):
+        return None
+    column, direction = sorted_by(by, order)
+    value = rows.page(0, 1, where=[own], names=[column])[column][0].as_py()
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return None  # last, after rows that no condition counts
+    before = rows.count([*conditions, StoreCondition(column, "<" if direction == "ascending" else ">", value)])
+    equal = [StoreCondition(column, "=", value), StoreCondition("id", "<", execution)]
+    return before + (0 if column == "id" else rows.count([*conditions, *equal]))
 
 
 def _sort_direction(by: str, order: str) -> Any:
