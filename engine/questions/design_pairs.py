@@ -14,14 +14,12 @@ from pydantic import Field
 from engine.codesign import MIX, Results, StudyError
 from engine.codesign.costs import breakdown
 from engine.codesign.quantities import QUANTITIES
-from engine.exploration.result import first_row
 from engine.questions.documents.codesign import DesignsQuestion
 from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.plain import plain, table_rows
-from engine.questions.recommendations import find_recommendation
-from engine.questions.shown_executions import ShownAnswer, shown_document
+from engine.questions.shown_executions import ShownAnswer, show_beside_fastest, shown_document
 from engine.questions.verb import Document, Row
-from engine.recommendation import ProvenBest, ShownExecution, choose_shown, with_fit
+from engine.recommendation import ShownExecution
 from engine.scenarios.scenario import Scenario
 
 __all__ = [
@@ -111,16 +109,8 @@ def show_design(found: Results, design: int, model: int, asked: FiguresQuestion)
     if fastest is None:
         return None
     scenario = found.scenario(design * len(found.study.models) + model)
-    recommended = None
-    if asked.figures_of == "recommended":
-        best = ProvenBest(float(fastest["sample_rate"]), np.array([fastest["id"]], np.int64), fastest)
-        own = find_recommendation(scenario, asked, contenders=0, best=best).execution
-        if own is not None:
-            recommended = {"id": int(own["id"])} | scenario.row(int(own["id"]))
-    shown = choose_shown(asked.figures_of, recommended, fastest)
-    if shown is None:
-        return None
-    return DesignSide(scenario, shown._replace(execution=_with_fit(scenario, shown.execution)))
+    shown = show_beside_fastest(scenario, fastest, asked)
+    return None if shown is None else DesignSide(scenario, shown)
 
 
 def shown_sides(found: Results, design: int, asked: DesignsQuestion) -> dict[str, DesignSide | None]:
@@ -211,10 +201,6 @@ def side_document(side: DesignSide | None) -> dict[str, Any] | None:
 def _seconds(execution: Mapping[str, Any], name: str) -> float:
     """Return a time of an execution [s]; 0 where its cost model does not have it."""
     return float(execution.get(name) or 0.0)
-
-
-def _with_fit(scenario: Scenario, execution: Any) -> dict[str, Any]:
-    return first_row(with_fit(scenario, pd.DataFrame([dict(execution)])))
 
 
 def _differing(table: pd.DataFrame, names: list[str], one: int, other: int) -> pd.DataFrame:
