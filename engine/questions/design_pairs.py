@@ -163,11 +163,9 @@ def find_terms(one: DesignSide, other: DesignSide) -> list[dict[str, Any]]:
     """
     before, after = one.shown.execution, other.shown.execution
     pairs = [(name, _seconds(before, name), _seconds(after, name)) for name in STEP_PARTS]
-    rows = [
-        {"name": name, "one": first, "other": second, "difference": second - first} for name, first, second in pairs
-    ]
     least = _NAMED * _seconds(before, "total_time")
-    return sorted((row for row in rows if abs(row["difference"]) > least), key=lambda row: -abs(row["difference"]))
+    named = sorted((each for each in pairs if abs(each[2] - each[1]) > least), key=lambda each: -abs(each[2] - each[1]))
+    return [{"name": name, "one": old, "other": new, "difference": new - old} for name, old, new in named]
 
 
 def pair_document(pair: DesignPair) -> dict[str, Any]:
@@ -195,7 +193,7 @@ def side_document(side: DesignSide | None) -> dict[str, Any] | None:
     Args:
         side: the execution; None for none.
     """
-    return None if side is None else plain(shown_document(side.scenario, side.shown))  # type: ignore[no-any-return]
+    return None if side is None else plain(shown_document(side.scenario, side.shown))
 
 
 def _seconds(execution: Mapping[str, Any], name: str) -> float:
@@ -221,8 +219,8 @@ def _differing(table: pd.DataFrame, names: list[str], one: int, other: int) -> p
 def _price_differences(found: Results, one: int, other: int) -> pd.DataFrame:
     """Return the items whose amount or middle price differ between two designs."""
     columns = ["item", "unit", "amount", "usd_middle"]
-    tables = [breakdown(found.study, number)[columns].set_index(["item", "unit"]) for number in (one, other)]
-    joined = tables[0].join(tables[1], lsuffix="_one", rsuffix="_other", how="outer").reset_index()
+    tables = [breakdown(found.study, number)[columns] for number in (one, other)]
+    joined = tables[0].merge(tables[1], on=["item", "unit"], suffixes=("_one", "_other"), how="outer", sort=False)
     joined = joined.rename(columns={"usd_middle_one": "usd_one", "usd_middle_other": "usd_other"})
     same = [
         np.isclose(joined[f"{name}_one"], joined[f"{name}_other"], rtol=_SAME, atol=0.0, equal_nan=True)

@@ -177,7 +177,10 @@ def find_pair(findings: DesignFindings) -> DesignPair | None:
     Raises `engine.codesign.StudyError` for a design that is not computed.
     """
     asked = findings.asked
-    return None if asked.beside is None else compare_designs(findings.results, *asked.beside, asked)
+    if asked.beside is None:
+        return None
+    one, other = asked.beside
+    return compare_designs(findings.results, one, other, asked)
 
 
 def _shown_documents(findings: DesignFindings) -> dict[str, Any] | None:

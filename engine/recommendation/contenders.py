@@ -181,7 +181,7 @@ class Searched:
 
     def best_among(self, sought: Sought) -> float | None:
         """Return a throughput that no execution under conditions on memory exceeds, mostly that of the best of them
-        [samples/s]; 0 if none runs, and None where only a search of all levels tells.
+        [samples/s]; 0 if none runs, and None where all levels must be searched.
 
         Args:
             sought: the conditions; their rate does not count.

@@ -27,9 +27,11 @@ from dashboard.words.executions import differences
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
 from engine.executions.execution_names import execution_name
+from engine.executions.tie_order import plainest_of
 from engine.exploration.memory_requirements import least_memory
 from engine.questions.changes import change_question
 from engine.questions.documents.explorations import FiguresQuestion
+from engine.recommendation import change_table
 from engine.whatif import PointSequence
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
 from tests.dashboard.server import own_server
@@ -343,3 +345,37 @@ def test_what_this_server_does_not_explore_it_does_not_search_either() -> None:
     with own_server(None, LARGEST_SPACE=scenario.space.total - 1):
         refused = page()
     assert f"this server explores up to {scenario.space.total - 1:,}" in refused.error[0].value.replace("\\", "")
+
+
+def test_an_amount_changes_a_parameter_and_what_is_none_is_refused() -> None:
+    app = page({"whatif_input": "amounts"})
+    field = next(each for each in app.text_input if each.key.startswith("_whatif_amounts_hbm_bandwidth"))
+    assert field.placeholder == "+1 TB/s"
+    field.set_value("+1 TB/s")
+    app = again(app, exploration())
+    bandwidth = exploration().scenario.system.mem1.bandwidth_gb_per_s
+    assert app.session_state["_url"]["whatif_changes"] == f"hbm_bandwidth:{bandwidth + 1000:g}"
+    field = next(each for each in app.text_input if each.key.startswith("_whatif_amounts_hbm_bandwidth"))
+    assert field.value == "+1000 GB/s"
+    field.set_value("+1 GiB")
+    app = again(app, exploration())
+    assert "not in 'GiB'" in plainly([each.value for each in app.toast])
+    assert app.session_state["_url"]["whatif_changes"] == f"hbm_bandwidth:{bandwidth + 1000:g}"
+
+
+def test_the_table_has_each_change_alone_and_all_together_for_the_file_too() -> None:
+    link = {
+        "whatif_changes": "hbm_bandwidth:6144;hbm_capacity:120",
+        "whatif_table_sizes": "8",
+        "figures": "recommended",
+    }
+    with every_study():
+        app = studied(link)
+    text = plainly(html(app))
+    changes = {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0}
+    rows = list(change_table(exploration().scenario, changes, counts=[8], choose=plainest_of))
+    assert len(rows) == 6
+    for row in rows:
+        assert f"<td>{plainly(signed_percent(row.gain))}</td>" in text
+        assert row.execution in text
+    assert text.count("All together") == 2

@@ -13,18 +13,23 @@ import pytest
 from typer.testing import CliRunner
 
 import engine
+from engine import whatif
 from engine.cli.main import app
 from engine.executions.codes import OFFLOADS
+from engine.questions.changes import explain_less_from_more
 from engine.recommendation import (
+    NOTHING_RECOMMENDED,
     UNTOLD_ERROR,
     UNTOLD_HEADROOM,
     ProvenBest,
     Recommendation,
+    RecommendationLimits,
     fit_of,
     mechanisms,
     mechanisms_of,
     more_than,
     recommend,
+    reoptimise_shown,
 )
 from engine.recommendation.contenders import LAYOUT
 from engine.validation.accepted import current_memory_residuals
@@ -246,3 +251,27 @@ def test_the_command_tells_the_same() -> None:
     refused = CliRunner().invoke(app, [*command, "--figures-of", "fastest", "--headroom", "0.3"])
     assert refused.exit_code == 2
     assert "go with --figures-of recommended" in refused.output
+
+
+def test_less_from_more_is_explained_and_only_then() -> None:
+    """A recommended execution may be slower on better hardware; the fastest never is."""
+    base = engine.Scenario.of("llama-3.2-3B", "h100_80g_sxm", num_procs=8, max_batch_size=64, datatype="bfloat16")
+    more = {"hbm_capacity": base.system.mem1.capacity_gib + 32e9 / 2**30}
+    found = reoptimise_shown(base, more)
+    own = recommend(whatif.changed(base, more)).execution
+    assert found.best is not None
+    assert own is not None
+    assert found.best["id"] == own["id"]
+    assert found.of_fastest.gain >= 0.0 > found.gain
+    assert "another execution is the simplest within the error" in explain_less_from_more(found)
+    assert not explain_less_from_more(reoptimise_shown(base, more, "fastest"))
+    assert not explain_less_from_more(reoptimise_shown(base, {"hbm_bandwidth": 6700.0}))
+
+
+def test_where_nothing_is_recommended_the_fastest_stands_with_the_reason() -> None:
+    asked = scenario("calibrated")
+    found = reoptimise_shown(asked, {"hbm_bandwidth": 6700.0}, limits=RecommendationLimits(headroom=9.0))
+    assert found.best is not None
+    assert found.best["id"] == engine.best_of(found.scenario)["id"] or found.best["id"] in found.tied
+    assert (found.figures_of, found.base_figures_of) == ("fastest", "fastest")
+    assert found.remark == found.base_remark == NOTHING_RECOMMENDED
