@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.figures import FiguresView
-from dashboard.pages.results.queries import place_of
+from dashboard.pages.results.queries import has_row, place_of
 from dashboard.queries.figures import WORKING, choose_execution
 from dashboard.widgets.figures import draw_doubts, patience_s, watch_figures
 from dashboard.widgets.filters.in_force import PAGE, ignore_cell, parse_cell_filter
@@ -44,13 +44,14 @@ def draw_shown(
     shown = found.shown
     if shown is None:
         return None
-    place = place_of(exploration, exploration.key, where, by, order, shown.id)
+    there = has_row(exploration, exploration.key, where, shown.id)
+    place = place_of(exploration, exploration.key, where, by, order, shown.id) if there else None
+    row = "not among these rows" if not there else "marked" if place is None else f"row {count(place + 1)}, marked"
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="results_shown"):
         st.markdown(
             f"**{FIGURES_OF[shown.figures_of]}**: {literal(execution_name(shown.execution))} · "
             f"step {format_value('total_time', shown.execution['total_time'])} · "
-            f"{format_value('sample_rate', shown.execution['sample_rate'])} · "
-            + (f"row {count(place + 1)}, marked" if place is not None else "not among these rows"),
+            f"{format_value('sample_rate', shown.execution['sample_rate'])} · {row}",
             width="content",
         )
         st.button(
