@@ -204,7 +204,7 @@ def _draw_reasons(view: WhatIfView, found: ShownChange) -> None:
     with right:
         changed = base is not None and bool(differences(base, best))
         against = other if found.changes and changed else base if found.changes else None
-        names = (found.figures_of, name if against is other and changed else "base")
+        names = ("after", name if against is other and changed else "base")
         if against is not None:
             show(waterfall(best, view.mode, other=against, names=names), "whatif_waterfall")
         else:

@@ -25,7 +25,7 @@ class WhatIfLink(Document):
     changes: Annotated[str, Asked("Changes of What-if")] = ""
     input: Annotated[
         Literal["sliders", "exact", "amounts"],
-        Asked("Kind of input", words={"sliders": "Sliders", "exact": "Exact values", "amounts": "Amounts"}),
+        Asked("Kind of input", words={"sliders": "Sliders", "exact": "Exact", "amounts": "Amounts"}),
     ] = "sliders"
     around: Annotated[
         Literal["base", "whatif"],
