@@ -15,7 +15,7 @@ from dashboard.jobs.turns import turns
 from dashboard.jobs.whatif_answers import answer
 from dashboard.jobs.worker import Worker
 from engine.questions.documents.changes import WhatIfQuestion
-from engine.whatif import Answer
+from engine.recommendation import ShownChange
 
 __all__ = ["QuestionJob", "Questions", "Unanswered"]
 
@@ -38,7 +38,7 @@ class QuestionJob(Job):
 
     def __init__(self, kind: JobKind, asked: WhatIfQuestion) -> None:
         super().__init__(kind, asked.model_dump_json(), "Searching")
-        self.answer: Answer | None = None
+        self.answer: ShownChange | None = None
         self._asked = asked
 
     @property
@@ -66,7 +66,7 @@ class Questions:
             workers={"": worker or Worker(apart=False)},
         )
 
-    def ask(self, asked: WhatIfQuestion, watcher: str = "") -> Answer:
+    def ask(self, asked: WhatIfQuestion, watcher: str = "") -> ShownChange:
         """Return the answer to a change when it is ready.
 
         Raises `Unanswered`, with a sentence for the page, and `dashboard.jobs.board.BoardFull`.

@@ -12,24 +12,27 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from dashboard.jobs.worker import Task, Worker
-from engine import Scenario, whatif
+from engine import Scenario, recommendation, whatif
 from engine.executions.tie_order import plainest_of
 from engine.questions.changes import find_change
 from engine.questions.documents.changes import WhatIfQuestion
-from engine.whatif import Answer, PointSequence
+from engine.recommendation import ShownChange
+from engine.whatif import PointSequence
 
 __all__ = ["StudyName", "answer", "light", "study_in"]
 
-StudyName = Literal["sensitivity", "sweep", "sweep_two", "sizes"]
-"""A function of `engine.whatif` that gives a study."""
+StudyName = Literal["sensitivity", "sweep", "sweep_two", "shown_sizes", "change_table"]
+"""A function of `engine.whatif` or `engine.recommendation` that gives a study."""
 STUDIES_READ: Final = 16
 """Studies whose description the process need not read again for the next point."""
 
 
-def answer(_: Task, asked: WhatIfQuestion) -> Answer:
-    """Return the effect of a change, with the simplest of executions that tie. See `engine.whatif.reoptimise`."""
+def answer(_: Task, asked: WhatIfQuestion) -> ShownChange:
+    """Return the effect of a change, with the simplest of executions that tie. See
+    `engine.recommendation.reoptimise_shown`."""
     found = find_change(asked, plainest_of)
-    return replace(found, scenario=light(found.scenario))
+    scenario, fastest = light(found.scenario), found.fastest
+    return replace(found, scenario=scenario, fastest=fastest and replace(fastest, scenario=scenario))
 
 
 def study_in(worker: Worker, name: StudyName, *arguments: Any, largest: float) -> PointSequence[Any]:
@@ -51,8 +54,8 @@ def light(value: Any) -> Any:
 
 def _make_study(name: StudyName, arguments: tuple[Any, ...], largest: float) -> PointSequence[Any]:
     """Return a study of the engine, with the plainest of tied executions."""
-    make: Callable[..., PointSequence[Any]] = getattr(whatif, name)
-    choice = {} if name == "sizes" else {"choose": plainest_of}
+    make: Callable[..., PointSequence[Any]] = getattr(whatif, name, None) or getattr(recommendation, name)
+    choice = {} if name == "shown_sizes" else {"choose": plainest_of}
     return make(*arguments, **choice, largest=largest)
 
 

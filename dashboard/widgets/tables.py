@@ -25,6 +25,7 @@ ROW: Final = LINE
 """Height of a row, the header among them [px]."""
 
 
+_MARK: Final = "rgba(91, 141, 239, 0.22)"
 ROOM: Final = 1_180
 """Widths of columns that a window 1,280 wide shows without scrolling, beside the boxes that choose rows [px]."""
 
@@ -133,6 +134,11 @@ def _format_grouped(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}".replace("-", "\u2212") if np.isfinite(value) else ""
 
 
+def _marked_row(shown: pd.DataFrame, place: int) -> StyledTable:
+    """Return the table with a ground under one row that suits both themes."""
+    return shown.style.set_properties(subset=pd.IndexSlice[[shown.index[place]], :], **{"background-color": _MARK})
+
+
 def table(
     frame: pd.DataFrame,
     key: str,
@@ -142,13 +148,15 @@ def table(
     on_select: Callable[[], None] | None = None,
     order: Sequence[str] | None = None,
     networks: Sequence[str] = (),
+    marked: int | None = None,
 ) -> None:
     """Shows a table of executions. on_select: callback when a row is picked
-    (`st.session_state[key].selection.rows`). networks: as for `arranged`."""
+    (`st.session_state[key].selection.rows`). networks: as for `arranged`. marked: place of a row with a ground of its
+    own."""
     shown, settings = arranged(frame, networks)
     more: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "single-row"}
     st.dataframe(
-        shown,
+        shown if marked is None else _marked_row(shown, marked),
         hide_index=True,
         height=height,
         row_height=ROW,

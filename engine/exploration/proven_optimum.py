@@ -25,11 +25,11 @@ from engine.exploration.run import Cancel, Progress, Watch, slabs
 from engine.scenarios.scenario import Scenario
 from engine.space.rows import RowGroup, fitting, pairs_by_point
 from engine.space.space import Space
-from hardware import Calibration, SystemLike
+from hardware import Calibration, System, SystemLike
 from models import ModelLike
 from models.documents import shown
 
-__all__ = ["Optimum", "Search", "best", "best_of", "executions_above"]
+__all__ = ["AboveSearch", "Optimum", "Search", "best", "best_of", "executions_above"]
 
 
 SAFETY = 1.0 - 1e-9
@@ -176,15 +176,17 @@ def _count_feasible(scenario: Scenario) -> int:
     return sum(cost_model.bound_search(space, numbers).feasible(space) for numbers in parts)
 
 
-def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
+def executions_above(scenario: Scenario, least: float, system: System | None = None) -> pd.DataFrame:
     """Return every execution of at least a throughput [id, sample_rate], fastest first; equal ones in the order of
     enumeration.
 
     Args:
         scenario: the scenario to search.
         least: throughput [samples/s].
+        system: a system that differs from the scenario's in rates and capacities only, on which to search instead.
     """
-    space, search = scenario.space, _Above(scenario.space, least)
+    space = scenario.space if system is None else scenario.space.on(system)
+    search = AboveSearch(space, least)
     cost_model = cost_model_of(space)
     for numbers in slabs(space, work_sizes().points_searched if cost_model.searches_by_bounds else None):
         if cost_model.searches_by_bounds:
@@ -351,12 +353,17 @@ class Search:
         )
 
 
-class _Above(Search):
+class AboveSearch(Search):
     """Every execution of at least a throughput [samples/s]."""
 
     def __init__(self, space: Space, least: float) -> None:
         super().__init__(space, k=space.total, by_cell=False)
         self._floor = least
+
+    @property
+    def ids(self) -> Ints:
+        """Ids of the executions that were found, fastest first."""
+        return self.result()[0]["id"].to_numpy(np.int64)
 
     @property
     def _first_look(self) -> int:

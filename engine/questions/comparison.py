@@ -21,7 +21,7 @@ from engine.questions.recommendations import find_recommendation
 from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
 from engine.questions.shown_executions import ShownAnswer, evaluated_row, find_shown, shown_document, simplest_best
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import ShownExecution
+from engine.recommendation import ProvenBest, ShownExecution
 from engine.scenarios.differences import scenario_differences
 from engine.scenarios.scenario import Scenario
 
@@ -107,7 +107,9 @@ def compare_scenarios(asked: CompareQuestion, context: Context | None = None) ->
     for number, (letter, scenario) in enumerate(zip(LETTERS, scenarios, strict=False)):
         part = replace(context, tell=_part_of_progress(context, number, len(scenarios)))
         optimum = best_of(scenario, k=1, progress=part.progress, cancel=part.stops)
-        advice = find_recommendation(scenario, asked) if asked.recommend or asked.figures_of == "recommended" else None
+        advice = None
+        if asked.recommend or asked.figures_of == "recommended":
+            advice = find_recommendation(scenario, asked, contenders=0, best=ProvenBest.of(optimum))
         own = None if advice is None or not asked.recommend else advice.execution
         recommended = None if own is None else evaluated_row(scenario, int(own["id"]))
         shown = find_shown(scenario, asked, advice=advice, optimum=optimum)

@@ -29,12 +29,29 @@ from engine.codesign import (
 from engine.codesign.quantities import quantity
 from engine.exploration.run import ExplorationCancelled
 from engine.questions.bounds import Context
+from engine.questions.design_pairs import (
+    DesignPair,
+    DesignPairAnswer,
+    compare_designs,
+    pair_document,
+    shown_sides,
+    side_document,
+)
 from engine.questions.documents.codesign import CodesignQuestion, DesignsQuestion
 from engine.questions.plain import plain
+from engine.questions.shown_executions import ShownAnswer
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from models.documents import did_you_mean, shown
 
-__all__ = ["CODESIGN", "DesignFindings", "designs_document", "find_designs", "find_study", "find_worth"]
+__all__ = [
+    "CODESIGN",
+    "DesignFindings",
+    "designs_document",
+    "find_designs",
+    "find_pair",
+    "find_study",
+    "find_worth",
+]
 
 
 class CodesignAnswer(Document):
@@ -55,6 +72,11 @@ class CodesignAnswer(Document):
     )
     constraints: dict[str, Any] | None = Field(description="Smallest set of binding constraints, and counts.")
     sensitivity: list[Row] | None = Field(description="Worth of more of each rate and capacity, if asked for.")
+    shown: dict[str, ShownAnswer | None] | None = Field(
+        description="Executions of the best design by model, recommended or fastest as asked; designs are ranked by "
+        "the fastest."
+    )
+    pair: DesignPairAnswer | None = Field(description="Two designs next to each other, if asked for.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +148,7 @@ def designs_document(findings: DesignFindings, worth: pd.DataFrame | None) -> di
         findings: answers about the designs.
         worth: worth of more of each rate and capacity, if asked for.
     """
-    found, binding = findings.results, findings.binding
+    found, binding, pair = findings.results, findings.binding, find_pair(findings)
     return {
         "study": found.study.document.name,
         "key": found.study.key,
@@ -141,7 +163,31 @@ def designs_document(findings: DesignFindings, worth: pd.DataFrame | None) -> di
         "binding": None if binding is None else _table_records(binding.table),
         "constraints": None if binding is None else binding.as_json(),
         "sensitivity": _table_records(worth),
+        "shown": _shown_documents(findings),
+        "pair": None if pair is None else pair_document(pair),
     }
+
+
+def find_pair(findings: DesignFindings) -> DesignPair | None:
+    """Return the two designs that are asked about next to each other; None if none are.
+
+    Args:
+        findings: answers about the designs.
+
+    Raises `engine.codesign.StudyError` for a design that is not computed.
+    """
+    asked = findings.asked
+    if asked.beside is None:
+        return None
+    one, other = asked.beside
+    return compare_designs(findings.results, one, other, asked)
+
+
+def _shown_documents(findings: DesignFindings) -> dict[str, Any] | None:
+    if findings.best is None:
+        return None
+    sides = shown_sides(findings.results, int(str(findings.best["design"])), findings.asked)
+    return {name: side_document(side) for name, side in sides.items()}
 
 
 def _table_records(table: pd.DataFrame | None) -> list[dict[str, object]] | None:

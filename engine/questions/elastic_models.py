@@ -11,13 +11,16 @@ from pydantic import Field
 
 from engine.planners.contract import Cancel, PlanError, Progress, never, unheard
 from engine.planners.elastic import after_failure, model_curve, model_phases
+from engine.planners.elastic.library_models.curves import model_point
 from engine.planners.elastic.placements import gpus_on_nodes, placements_filling
 from engine.questions.bounds import Context
 from engine.questions.documents.elastic import ElasticQuestion
 from engine.questions.elastic_jobs import share_progress
-from engine.questions.plain import table_rows
+from engine.questions.plain import plain, table_rows
 from engine.questions.scenario_documents import found_model, found_system
+from engine.questions.shown_executions import ShownAnswer, show_beside_fastest, shown_document
 from engine.questions.verb import Document, Row, Verb
+from engine.recommendation import ShownExecution
 from engine.scenarios.scenario import Scenario
 
 __all__ = ["PLAN_ELASTIC", "ElasticPlans", "plan_elastic", "plan_phases", "plan_recovery", "plan_sizes"]
@@ -62,6 +65,10 @@ class ElasticAnswer(Document):
         "nodes, or if there is nothing to compare."
     )
     no_recovery: str = Field(description="Why there is nothing to compare; empty otherwise.")
+    shown: ShownAnswer | None = Field(
+        description="Execution at the largest size that runs, recommended or fastest as asked; plans of all sizes are "
+        "the fastest. Null if nothing runs."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +76,15 @@ class ElasticPlans:
     """Answer to a question about a library model: tables as the planner returns them.
 
     Without phases there are no `phases`; without lost nodes, or for the reason in `no_recovery`, no `recovery`.
+    `shown` is the execution whose figures are asked for at the largest size that runs, in `scenario`.
     """
 
     curve: pd.DataFrame
     phases: pd.DataFrame | None
     recovery: pd.DataFrame | None
     no_recovery: str
+    shown: ShownExecution | None = None
+    scenario: Scenario | None = None
 
 
 def _common_arguments(asked: ElasticQuestion) -> dict[str, Any]:
@@ -170,7 +180,33 @@ def plan_elastic(asked: ElasticQuestion, progress: Progress = unheard, cancel: C
             why_not = "Nothing runs on all GPUs, so nothing can be lost."
         else:
             recovery = plan_recovery(asked.model_copy(update={"lost_nodes": min(asked.lost_nodes, len(nodes))}))
-    return ElasticPlans(curve, phases, recovery, why_not)
+    scenario, shown = show_largest(asked, curve)
+    return ElasticPlans(curve, phases, recovery, why_not, shown, scenario)
+
+
+def show_largest(asked: ElasticQuestion, curve: pd.DataFrame) -> tuple[Scenario | None, ShownExecution | None]:
+    """Return the scenario of the largest size that runs, and its execution whose figures are asked for; None without.
+
+    Args:
+        asked: the question.
+        curve: plans of all sizes, see `plan_sizes`; these are the fastest.
+    """
+    runs = curve[curve["raw_best"].notna()]
+    if not len(runs):
+        return None, None
+    model = found_model(asked.model)
+    point = model_point(
+        model, found_system(asked.system), placement=str(runs["placement"].iloc[-1]), **_common_arguments(asked)
+    )
+    scenario = Scenario.of(
+        model,
+        point.system,
+        num_procs=point.gpus,
+        max_batch_size=asked.global_batch,
+        datatype=asked.datatype,
+        limits={"batch_size": [asked.global_batch], **asked.limits},
+    )
+    return scenario, show_beside_fastest(scenario, point.execution, asked)
 
 
 def _answer_elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
@@ -197,6 +233,7 @@ def _answer_elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
         "phases": None if found.phases is None else table_rows(found.phases),
         "recovery": None if found.recovery is None else table_rows(found.recovery),
         "no_recovery": found.no_recovery,
+        "shown": None if found.scenario is None else plain(shown_document(found.scenario, found.shown)),
     }
 
 

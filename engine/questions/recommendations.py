@@ -15,9 +15,10 @@ from engine.questions.framework_costs import FrameworkCostRow, framework_cost_of
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import ScenarioSummary, summary_of
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import Recommendation, mechanisms_of, recommend, with_fit
+from engine.recommendation import ProvenBest, Recommendation, mechanisms_of, recommend, with_fit
 from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
+from engine.whatif.prepared_spaces import AnyReadySpace
 
 __all__ = ["RECOMMEND", "find_recommendation", "recommendation_document"]
 
@@ -100,14 +101,20 @@ def find_recommendation(
     *,
     where: Sequence[StoreCondition] = (),
     contenders: int = 10,
+    best: ProvenBest | None = None,
+    prepared: AnyReadySpace | None = None,
+    near: Mapping[str, Any] | None = None,
 ) -> Recommendation:
-    """Return the recommended execution of a scenario.
+    """Return the recommended execution of a scenario. See `engine.recommendation.recommend`.
 
     Args:
         searched: the scenario, or its exploration.
         terms: of the recommendation.
         where: conditions that executions of an exploration must meet.
         contenders: how many of the best to say of why they lose.
+        best: the fastest executions of the scenario, if they are known.
+        prepared: the space of the scenario, if it is prepared.
+        near: fields of an execution that may be like the recommended one.
     """
     return recommend(
         searched,
@@ -116,6 +123,9 @@ def find_recommendation(
         unmeasured=terms.unmeasured,
         contenders=contenders,
         where=where,
+        best=best,
+        prepared=prepared,
+        near=near,
     )
 
 

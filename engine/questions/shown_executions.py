@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.plain import rows_of
 from engine.questions.recommendations import find_recommendation
 from engine.questions.verb import Document, Row
-from engine.recommendation import Recommendation, with_fit
+from engine.recommendation import ProvenBest, Recommendation, with_fit
 from engine.recommendation.shown import FiguresOf, ShownExecution, choose_shown
 from engine.scenarios.scenario import Scenario
 
@@ -24,6 +25,7 @@ __all__ = [
     "evaluated_row",
     "find_shown",
     "prediction_confidence",
+    "show_beside_fastest",
     "shown_document",
     "simplest_best",
 ]
@@ -112,11 +114,32 @@ def find_shown(
         optimum: the proven best executions, if they are known.
     """
     if asked.figures_of == "recommended":
-        own = (advice or find_recommendation(scenario, asked)).execution
+        if advice is None:
+            known = None if optimum is None else ProvenBest.of(optimum)
+            advice = find_recommendation(scenario, asked, contenders=0, best=known)
+        own = advice.execution
         if own is not None:
             return choose_shown(asked.figures_of, _first_row(evaluated_row(scenario, int(own["id"]))), None)
     best = simplest_best(optimum if optimum is not None else best_of(scenario))
     return choose_shown(asked.figures_of, None, _first_row(best) if len(best) else None)
+
+
+def show_beside_fastest(
+    scenario: Scenario, fastest: Mapping[str, Any], asked: FiguresQuestion
+) -> ShownExecution | None:
+    """Return the execution whose figures are shown, with its fit, where the fastest is known.
+
+    Args:
+        scenario: scenario of the executions.
+        fastest: the proven best: id, fields and statistics.
+        asked: the choice, and the terms of the recommendation.
+    """
+    recommended = None
+    if asked.figures_of == "recommended":
+        best = ProvenBest(float(fastest["sample_rate"]), np.array([fastest["id"]], np.int64), fastest)
+        own = find_recommendation(scenario, asked, contenders=0, best=best).execution
+        recommended = None if own is None else _first_row(evaluated_row(scenario, int(own["id"])))
+    return choose_shown(asked.figures_of, recommended, _first_row(with_fit(scenario, pd.DataFrame([dict(fastest)]))))
 
 
 def simplest_best(found: Optimum) -> pd.DataFrame:

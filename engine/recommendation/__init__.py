@@ -1,6 +1,8 @@
 """Recommends an execution: the simplest that is as fast as the best within the error, with memory to spare."""
 
-from engine.recommendation.contenders import Contender
+from engine.recommendation.change_tables import ChangeRow, change_table
+from engine.recommendation.changes import RecommendationLimits, ShownChange, reoptimise_shown
+from engine.recommendation.contenders import Contender, ProvenBest
 from engine.recommendation.fits import (
     FIT_NEEDS,
     OUT_OF_MEMORY,
@@ -17,6 +19,7 @@ from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_tha
 from engine.recommendation.recommended import Recommendation, explain_against, recommend
 from engine.recommendation.room import UNTOLD_ERROR, UNTOLD_HEADROOM, Terms, fit_of, terms_of
 from engine.recommendation.shown import FIGURES_OF, NOTHING_RECOMMENDED, FiguresOf, ShownExecution, choose_shown
+from engine.recommendation.sizes import shown_sizes
 
 __all__ = [
     "FIGURES_OF",
@@ -25,13 +28,18 @@ __all__ = [
     "OUT_OF_MEMORY",
     "UNTOLD_ERROR",
     "UNTOLD_HEADROOM",
+    "ChangeRow",
     "Contender",
     "FiguresOf",
     "FitBounds",
+    "ProvenBest",
     "Recommendation",
+    "RecommendationLimits",
+    "ShownChange",
     "ShownExecution",
     "Terms",
     "add_fits",
+    "change_table",
     "choose_shown",
     "describe_fit",
     "explain_against",
@@ -42,6 +50,8 @@ __all__ = [
     "mechanisms_of",
     "more_than",
     "recommend",
+    "reoptimise_shown",
+    "shown_sizes",
     "table_with_fit",
     "terms_of",
     "with_fit",

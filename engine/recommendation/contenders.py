@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from engine.columns import fields_of
-from engine.executions.arrays import Flags
+from engine.cost_models.registry import cost_model_of
+from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import OFFLOADS
-from engine.exploration.proven_optimum import best_of, executions_above
+from engine.executions.limits import capacity_factor
+from engine.exploration.proven_optimum import Optimum, best_of, executions_above
 from engine.exploration.result import Exploration
 from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
+from engine.whatif.prepared_spaces import AnyReadySpace, made_ready
+from hardware import GIB, System
 
-__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought", "has_offloading"]
+__all__ = ["LAYOUT", "Contender", "Explored", "ProvenBest", "Searched", "Sought", "field_names", "has_offloading"]
 
 MEMORY: Final = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 FIGURES: Final = ("sample_rate", "total_time", *MEMORY)
 LAYOUT: Final = ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par")
 """Fields that make up a layout: the ten best are of different ones, since hundreds that differ in a switch lie closer
 together than any two layouts."""
+_ROUNDING: Final = 1.0 + 1e-9
+"""Factor on a capacity, so that rounding refuses nothing."""
+_NO_CAPACITY: Final = 1.0 / GIB
+"""Memory that nothing offloads to: one byte, since without any the system would lack the tier [GiB]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,10 @@ class Explored:
             ].to_pylist()
             self.best_rate = float(first[0]) if first else None
 
+    def best_among(self, sought: Sought) -> float | None:
+        """Return None: rows are looked through level by level, see `Searched.best_among`."""
+        return None
+
     def find(self, sought: Sought) -> pd.DataFrame:
         """Returns executions: `id`, fields and figures [rows].
 
@@ -96,19 +108,56 @@ class Explored:
         for name, most in zip(MEMORY, (sought.first, sought.second), strict=True):
             if math.isfinite(most):
                 where.append(StoreCondition(name, "<=", most))
-        names = ["id", *_field_names(self.scenario), *FIGURES]
+        names = ["id", *field_names(self.scenario), *FIGURES]
         found: pd.DataFrame = self._rows.table(names, where=where).to_pandas()
         for words in found.select_dtypes("category"):
             found[words] = found[words].to_numpy(object)
         return found
 
 
-class Searched:
-    """Executions of a scenario, by a search that proves all others slower."""
+class ProvenBest(NamedTuple):
+    """The fastest executions of a scenario, proven."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    rate: float | None
+    """Throughput [samples/s]; None if nothing runs."""
+    tied: Ints
+    """Ids of all executions of that throughput."""
+    execution: Mapping[str, Any] | None = None
+    """One of them with its fields and figures, if it is evaluated: the one to compare the recommended one with."""
+
+    @classmethod
+    def of(cls, optimum: Optimum) -> ProvenBest:
+        """Return the best of a proven optimum."""
+        return cls(optimum.get("sample_rate"), optimum.tied)
+
+
+class Searched:
+    """Executions of a scenario, by a search that proves all others slower.
+
+    Every condition but the rate limits memory, so the search runs on a system with that much of it: executions that do
+    not fit there need neither bounds nor evaluation.
+    """
+
+    def __init__(
+        self, scenario: Scenario, best: ProvenBest | None = None, prepared: AnyReadySpace | None = None
+    ) -> None:
+        """Search for the fastest executions, unless they are known.
+
+        Args:
+            scenario: the scenario.
+            best: its fastest executions, if they are known.
+            prepared: its space, if it is prepared.
+        """
         self.scenario = scenario
-        self.best_rate: float | None = best_of(scenario).get("sample_rate")
+        if prepared is None and cost_model_of(scenario).searches_by_bounds:
+            prepared = made_ready(scenario.space, "")
+        self._prepared = prepared
+        self._tied: dict[Sought, Ints] = {}
+        if best is None:
+            best = self._search_best()
+        self.best_rate = best.rate
+        if best.rate is not None:
+            self._tied[Sought(best.rate)] = best.tied
 
     def find(self, sought: Sought) -> pd.DataFrame:
         """Returns executions, see `Explored.find`.
@@ -117,14 +166,57 @@ class Searched:
             sought: which.
         """
         space = self.scenario.space
-        ids = executions_above(self.scenario, sought.rate)["id"].to_numpy()
+        ids = self._tied.get(sought)
+        if ids is None:
+            system = self._with_memory_of(sought)
+            if self._prepared is not None:
+                ids = self._prepared.above(system, sought.rate)
+            else:
+                ids = executions_above(self.scenario, sought.rate, system)["id"].to_numpy(np.int64)
         if sought.plain and len(ids):
             ids = ids[~has_offloading(space.fields(ids))]
         found = self.scenario.evaluate(space.table(ids))
-        found = found[[*_field_names(self.scenario), *FIGURES]].assign(id=np.asarray(ids))
+        found = found[[*field_names(self.scenario), *FIGURES]].assign(id=np.asarray(ids))
         return found[sought.among(found)]
 
+    def best_among(self, sought: Sought) -> float | None:
+        """Return a throughput that no execution under conditions on memory exceeds, mostly that of the best of them
+        [samples/s]; 0 if none runs, and None where all levels must be searched.
 
-def _field_names(scenario: Scenario) -> list[str]:
-    """Fields of an execution."""
+        Args:
+            sought: the conditions; their rate does not count.
+        """
+        if self._prepared is None:
+            return None
+        best = self._prepared.best(self._with_memory_of(sought), counted=False)
+        if best.id is None:
+            return 0.0
+        self._tied[replace(sought, rate=best.rate)] = best.tied
+        return best.rate
+
+    def _search_best(self) -> ProvenBest:
+        if self._prepared is not None:
+            found = self._prepared.best(self.scenario.system, counted=False)
+            return ProvenBest(None if found.id is None else found.rate, found.tied)
+        return ProvenBest.of(best_of(self.scenario))
+
+    def _with_memory_of(self, sought: Sought) -> System:
+        """Return the scenario's system with the memory that executions may take, without rounding it down."""
+        system, factor = self.scenario.system, capacity_factor(self.scenario.limits)
+        first, second = (most / GIB / factor * _ROUNDING for most in (sought.first, sought.second))
+        second = _NO_CAPACITY if sought.plain else second
+        return system.model_copy(
+            update={
+                name: memory.model_copy(update={"capacity_gib": min(memory.capacity_gib, most)})
+                for name, memory, most in (("mem1", system.mem1, first), ("mem2", system.mem2, second))
+            }
+        )
+
+
+def field_names(scenario: Scenario) -> list[str]:
+    """Return the names of the fields of an execution.
+
+    Args:
+        scenario: scenario of the execution.
+    """
     return [column.name for column in fields_of(scenario.cost_model)]

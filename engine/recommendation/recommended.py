@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,17 +13,28 @@ import pandas as pd
 from engine.columns.percentages import format_percent
 from engine.executions.codes import OFFLOADS
 from engine.exploration.result import Exploration
-from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought, has_offloading
+from engine.recommendation.contenders import (
+    LAYOUT,
+    Contender,
+    Explored,
+    ProvenBest,
+    Searched,
+    Sought,
+    has_offloading,
+)
 from engine.recommendation.mechanisms import more_than, number_of_mechanisms
 from engine.recommendation.room import Terms, fit_of, terms_of
 from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
+from engine.whatif.prepared_spaces import AnyReadySpace
 from hardware import GIB
 
 __all__ = ["Recommendation", "explain_against", "recommend"]
 
 LEVELS: Final = (0.97, 0.9, 0.75, 0.5, 0.0)
 """Shares of the best throughput down to which is looked, one after the other, until there are enough."""
+FEW_LEVELS: Final = (1.0, 0.75, 0.5, 0.0)
+"""The same as shares of the best throughput under the conditions on memory: mostly the first is enough."""
 LOOKED_AT: Final = 4_096
 """Executions at each level of which is asked, from the fastest on, whether they were measured."""
 SPREAD: Final = 256
@@ -103,6 +114,9 @@ def recommend(
     unmeasured: bool = False,
     contenders: int = 10,
     where: Sequence[StoreCondition] = (),
+    best: ProvenBest | None = None,
+    prepared: AnyReadySpace | None = None,
+    near: Mapping[str, Any] | None = None,
 ) -> Recommendation:
     """Returns which execution to run: of all within the error of the best the one with the fewest mechanisms, of
     equally simple ones the fastest.
@@ -118,25 +132,30 @@ def recommend(
         unmeasured: whether executions that rest on something never measured may be.
         contenders: how many of the best to say of why they lose.
         where: conditions that the executions of an exploration must meet, such as those of a filter or of a cell.
+        best: the fastest executions of a scenario, if they are known.
+        prepared: the space of a scenario, if it is prepared; see `engine.whatif.prepared_spaces.ready`.
+        near: an evaluated execution that may be like the recommended one, such as that of a similar scenario: fields,
+            outcome and figures. It changes the time of the search, and nothing else.
 
     Raises ValueError for a share that cannot be, for conditions on a scenario, and what exploring or reading raises.
     """
     if where and not isinstance(asked, Exploration):
         raise ValueError("where goes with an exploration; limit the fields of a scenario instead.")
-    source = _Source(Explored(asked, where) if isinstance(asked, Exploration) else Searched(asked))
+    source = _Source(Explored(asked, where) if isinstance(asked, Exploration) else Searched(asked, best, prepared))
     given: dict[str, Any] = {"error": error, "headroom": headroom, "offload": offload, "unmeasured": unmeasured}
     terms = terms_of(source.scenario, None, **given)  # refuses what cannot be
     if source.best_rate is None:
         return Recommendation(source.scenario, None, None, terms)
-    best = _of_layouts(source, source.best_rate, contenders)  # first: those allowed are mostly among what it reads
-    judge, allowed, first = _allowed_executions(source, source.best_rate, given)
+    # First: those allowed are mostly among what it reads.
+    layouts = _of_layouts(source, source.best_rate, contenders) if contenders else pd.DataFrame()
+    fastest = _execution_at(layouts, 0) if contenders else None if best is None else best.execution
+    fastest = _execution_at(source.fastest(), 0) if fastest is None else fastest
+    judge, allowed, first = _allowed_executions(source, source.best_rate, given, near)
     chosen, close = (None, 0) if first is None else judge.choose(allowed, first, source.best_rate)
-    rows = [_execution_at(best, place) for place in range(min(contenders, len(best)))]
+    rows = [_execution_at(layouts, place) for place in range(min(contenders, len(layouts)))]
     reasons = [""] * len(rows) if chosen is None else judge.reasons(rows, chosen)
     told = tuple(Contender(int(row["id"]), row, reason) for row, reason in zip(rows, reasons, strict=True))
-    return Recommendation(
-        source.scenario, chosen, _execution_at(best, 0), judge.terms, tuple(judge.waived), close, told
-    )
+    return Recommendation(source.scenario, chosen, fastest, judge.terms, tuple(judge.waived), close, told)
 
 
 class _Source:
@@ -155,29 +174,61 @@ class _Source:
             self._whole, self._down_to = found, sought.rate
         return found
 
+    def fastest(self) -> pd.DataFrame:
+        """Return the executions of the highest throughput, of all."""
+        assert self.best_rate is not None
+        return _sort_by_rate(self._source.find(Sought(self.best_rate)))
+
+    def levels(self, sought: Sought) -> Iterator[float]:
+        """Yield throughputs down to which to look for executions under conditions on memory [samples/s], falling to 0.
+
+        Args:
+            sought: the conditions; their rate does not count.
+        """
+        assert self.best_rate is not None
+        known = self.best_rate * LEVELS[0]
+        if self._down_to <= known:
+            yield known  # these executions are cached already
+        allowed = self._source.best_among(sought)
+        if allowed is None:
+            yield from (self.best_rate * share for share in LEVELS)
+        else:
+            yield from (allowed * share for share in FEW_LEVELS)
+
 
 def _allowed_executions(
-    source: _Source, best: float, given: Mapping[str, Any]
+    source: _Source, best: float, given: Mapping[str, Any], near: Mapping[str, Any] | None
 ) -> tuple[_Judge, pd.DataFrame, int | None]:
     """Return the executions that fit without offload, down to the error of the best, and the fastest measured ones."""
     scenario = source.scenario
     judge = _Judge(scenario, terms_of(scenario, None, **given), _unmeasured_everywhere(scenario))
     found, first = pd.DataFrame(), None
-    for share in LEVELS:
-        found = source.find(judge.sought(best * share))
+    for level in _levels(source, judge, best, given, near):
+        found = source.find(judge.sought(level))
         first = judge.first(found)
-        if first is None and share == LEVELS[-1]:
+        if first is None and level == 0.0:
             judge = _Judge(scenario, judge.terms, judge.waived | _common_unmeasured(scenario, found))
             first = judge.first(found)
         if first is None:
             continue
-        judge = _Judge(scenario, terms_of(scenario, _execution_at(found, first), **given), judge.waived)
+        judge = judge.on(terms_of(scenario, _execution_at(found, first), **given))
         floor = _throughput_floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
-        if floor < best * share:
+        if floor < level:
             found = source.find(judge.sought(floor))
             first = judge.first(found)
         break
     return judge, found, first
+
+
+def _levels(
+    source: _Source, judge: _Judge, best: float, given: Mapping[str, Any], near: Mapping[str, Any] | None
+) -> Iterator[float]:
+    """Yield throughputs down to which to look [samples/s]: first the lowest that counts if the recommended execution
+    is at least as fast as the one that may be like it, so that one search is enough."""
+    if near is not None and near.get("status") == "ok" and judge.sought(0.0).among(pd.DataFrame([dict(near)]))[0]:
+        error = terms_of(source.scenario, near, **given).error
+        yield _throughput_floor(float(near["sample_rate"]), best, error)
+    yield from source.levels(judge.sought(0.0))
 
 
 def _of_layouts(source: _Source, best: float, number: int) -> pd.DataFrame:
@@ -230,6 +281,13 @@ class _Judge:
 
     def __init__(self, scenario: Scenario, terms: Terms, waived: Collection[str]) -> None:
         self.scenario, self.terms, self.waived = scenario, terms, frozenset(waived)
+        self._known: tuple[pd.DataFrame, list[list[str]]] | None = None
+
+    def on(self, terms: Terms) -> _Judge:
+        """Return a judge on other terms that waives the same."""
+        other = _Judge(self.scenario, terms, self.waived)
+        other._known = self._known
+        return other
 
     def sought(self, rate: float) -> Sought:
         """Returns what executions of at least a throughput [samples/s] have to be to be allowed, measured or not."""
@@ -247,8 +305,14 @@ class _Judge:
         """The first of some places whose execution rests on nothing that was never measured."""
         if self.terms.unmeasured:
             return int(places[0]) if len(places) else None
+        few = len(found) <= _AT_FIRST
+        if few and (self._known is None or self._known[0] is not found):
+            self._known = found, self._unknown(found)
         for here in (places[:_AT_FIRST], places[_AT_FIRST:LOOKED_AT]):  # nearly always one of the first is measured
-            for place, unknown in zip(here, self._unknown(found.iloc[here]), strict=True):
+            every = (
+                [self._known[1][place] for place in here] if few and self._known else self._unknown(found.iloc[here])
+            )
+            for place, unknown in zip(here, every, strict=True):
                 if not unknown:
                     return int(place)
         return None

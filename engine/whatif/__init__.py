@@ -1,5 +1,6 @@
 """Optimises the space again for other hardware, another model or another number of processors."""
 
+from engine.whatif.amounts import parse_amount, parse_amounts, unit_example
 from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
 from engine.whatif.search import Choice, Point
 from engine.whatif.studies import (
@@ -30,6 +31,8 @@ __all__ = [
     "otherwise",
     "parameter",
     "parameters",
+    "parse_amount",
+    "parse_amounts",
     "reoptimise",
     "sensitivity",
     "size_range",
@@ -38,5 +41,6 @@ __all__ = [
     "sweep",
     "sweep_two",
     "system_changes",
+    "unit_example",
     "values_around",
 ]

@@ -18,7 +18,7 @@ from engine.cost_models.contract import BoundSearch, Candidates, PreparedCells
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
 from engine.executions.work_sizes import work_sizes
-from engine.exploration.proven_optimum import Search
+from engine.exploration.proven_optimum import AboveSearch, Search
 from engine.exploration.run import slabs
 from engine.scenarios.scenario import Scenario
 from engine.space.space import Space
@@ -81,11 +81,13 @@ class ReadySpace:
         self._parts = [cost_model.laid_out(space, numbers) for numbers in slabs(space)]
         self._lock = threading.Lock()
 
-    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> PreparedOptimum:
+    def best(
+        self, system: System, kept: int | None = None, *, watched: bool = False, counted: bool = True
+    ) -> PreparedOptimum:
         """Returns the proven optimum on a system, and how the execution `kept` does there.
 
         The system must have the tiers that the space was laid out for: equal `layout_key`. watched: whether to tell
-        `Found.reach` too.
+        `Found.reach` too. counted: feasible executions are always counted, at no cost.
         """
         search = Search(self.space, 1, False)
         search.watched = watched
@@ -100,6 +102,19 @@ class ReadySpace:
                 search.look(prepared, rows, hints)
         return _found_best(search, kept_rate)
 
+    def above(self, system: System, least: float) -> Ints:
+        """Return the ids of all executions of at least a throughput on a system, fastest first.
+
+        Args:
+            system: as of `best`.
+            least: throughput [samples/s].
+        """
+        search = AboveSearch(self.space, least)
+        with self._lock:
+            for part in self._parts:
+                search.look(*part.prepared(system))
+        return search.ids
+
 
 class SearchedSpace:
     """A prepared space whose cost model searches by bounds: feasible executions are cached by capacities, all else is
@@ -111,8 +126,13 @@ class SearchedSpace:
         self._won: tuple[int, ...] = ()
         self._lock = threading.Lock()
 
-    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> PreparedOptimum:
-        """Returns the proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`."""
+    def best(
+        self, system: System, kept: int | None = None, *, watched: bool = False, counted: bool = True
+    ) -> PreparedOptimum:
+        """Returns the proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`.
+
+        counted: whether to count the feasible executions, which takes masks of all of them.
+        """
         space = self.space.on(system)
         search = Search(space, 1, False)
         search.watched = watched
@@ -139,11 +159,20 @@ class SearchedSpace:
                     search.look(prepared, rows, hints)
                     search.feasible += prepared.feasible if whole else 0
             for by_bounds, points in left:
-                search.look_over(by_bounds, space, points)
+                search.look_over(by_bounds, space, points, counted=counted)
             result = _found_best(search, kept_rate)
             if result.id is not None:
                 self._won = (result.id, *(each for each in self._won if each != result.id))[:WINNERS_KEPT]
         return result
+
+    def above(self, system: System, least: float) -> Ints:
+        """Return the ids of all executions of at least a throughput on a system; see `ReadySpace.above`."""
+        space = self.space.on(system)
+        search = AboveSearch(space, least)
+        with self._lock:
+            for by_bounds in self._searches:
+                search.look_over(by_bounds, space, counted=False)
+        return search.ids
 
 
 def _found_best(search: Search, kept_rate: float) -> PreparedOptimum:

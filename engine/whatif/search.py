@@ -67,7 +67,8 @@ class Point:
 
     `values` are the changed parameters in their units. `rate` is the best sample rate [samples/s] and `kept` that of
     the base's best execution left as it is, each NaN where nothing runs. `execution` holds the 23 fields of the best.
-    `problem` says why there is no such scenario, for example too few samples for so many processors.
+    `problem` says why there is no such scenario, for example too few samples for so many processors. `remark`
+    says why the figures are not of the execution that was asked for.
     """
 
     values: Mapping[str, float]
@@ -77,6 +78,7 @@ class Point:
     feasible: int = 0
     efficiency: float = NAN
     problem: str = ""
+    remark: str = ""
 
     @property
     def degrees(self) -> tuple[int, int, int] | None:
@@ -127,14 +129,18 @@ class Searcher:
         self._executions: dict[tuple[int, tuple[int, ...]], dict[str, Any]] = {}
         if self.space is not None:
             found = self.space.best(scenario.system)
-            self.base_feasible, tied = found.feasible, found.tied
+            self.base_feasible, self.base_tied = found.feasible, found.tied
         else:
             best = best_of(scenario)
-            self.base_feasible, tied = best.feasible, best.tied
-        self.base_id = self.chosen(scenario, tied)
+            self.base_feasible, self.base_tied = best.feasible, best.tied
+        self.base_id = self.chosen(scenario, self.base_tied)
         self.base: dict[str, Any] | None = None
         if self.base_id is not None:
-            self.base = {"id": self.base_id} | scenario.row(self.base_id, self._space(scenario))
+            self.base = {"id": self.base_id} | self.row(scenario, self.base_id)
+
+    def row(self, scenario: Scenario, number: int) -> dict[str, Any]:
+        """Return the fields and statistics of an execution of a scenario; see `Scenario.row`."""
+        return scenario.row(number, self._space(scenario))
 
     def point(
         self,

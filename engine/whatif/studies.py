@@ -21,10 +21,12 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Any, Final, Generic, Literal, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from engine.columns import fields_of
-from engine.exploration.proven_optimum import best_of
+from engine.executions.arrays import Ints
+from engine.exploration.proven_optimum import Optimum, best_of
 from engine.exploration.result import first_row
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError, checked_size
@@ -58,7 +60,7 @@ class Answer:
 
     `base`: the best before, None when nothing ran. `best`: the best after, None when nothing runs any more. `kept`:
     the execution `base` after the change, with the reason if it does not run; None without a base. `feasible` of
-    `total` executions run. `seconds`: duration of the search.
+    `total` executions run. `seconds`: duration of the search. `tied`: ids of all executions as fast as `best`.
     """
 
     scenario: Scenario
@@ -71,6 +73,7 @@ class Answer:
     base_feasible: int
     evaluated: int
     seconds: float
+    tied: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
 
     @property
     def gain(self) -> float:
@@ -139,6 +142,7 @@ def reoptimise(scenario: Scenario, changes: Mapping[str, float], choose: Choice 
         base_feasible=searcher.base_feasible,
         evaluated=found.evaluated,
         seconds=time.perf_counter() - start,
+        tied=found.tied,
     )
 
 
@@ -151,6 +155,9 @@ def sensitivity(
 ) -> PointSequence[tuple[Parameter, float, Point]]:
     """Yields one parameter at a time by each factor, re-optimised: (parameter, factor, point).
 
+    Whole numbers of the hardware, such as the number of GPUs that NVLink links, are halved and doubled instead of
+    changed by another factor.
+
     Args:
         scenario: the scenario before any change.
         factors: by which values are multiplied [dimensionless].
@@ -160,7 +167,9 @@ def sensitivity(
         largest: executions of a space above which a point is not searched and has this as its `problem` [count].
     """
     chosen = [parameter(scenario, name) for name in names] if names is not None else list(parameters(scenario))
-    pairs = [(which, factor) for which in chosen for factor in factors if applicable(which, factor)]
+    pairs = list(
+        dict.fromkeys((which, used) for which in chosen for factor in factors for used in _factors_of(which, factor))
+    )
     if names is None:
         pairs = [pair for pair in pairs if pair[0].about != "run" and not pair[0].part_of]
 
@@ -170,6 +179,14 @@ def sensitivity(
             yield which, factor, searcher.point(scenario, {which.name: which.value * factor}, largest=largest)
 
     return PointSequence(len(pairs), after)
+
+
+def _factors_of(which: Parameter, factor: float) -> tuple[float, ...]:
+    """Return the factor by which a parameter changes in place of one; none if it makes no sense for it."""
+    used = factor
+    if which.discrete and which.about == "system" and factor != 1:
+        used = 2.0 if factor > 1 else 0.5
+    return (used,) if applicable(which, used) else ()
 
 
 def applicable(which: Parameter, factor: float) -> bool:
@@ -265,6 +282,7 @@ def sizes(
     counts: Sequence[int],
     batch: Literal["kept", "scaled"] = "kept",
     largest: float = INF,
+    show: Callable[[Optimum], tuple[Mapping[str, Any], str]] | None = None,
 ) -> PointSequence[Point]:
     """Return the best rate and efficiency for each number of processors.
 
@@ -273,6 +291,7 @@ def sizes(
         counts: numbers of processors.
         batch: whether the largest batch is constant or grows with the machine.
         largest: executions of a space above which a point is not searched and has this as its `problem` [count].
+        show: returns the execution whose figures a point has instead of the best, and the point's remark.
     """
 
     def at(count: int) -> Point:
@@ -286,12 +305,14 @@ def sizes(
         if not found:
             why = "Nothing fits." if found.total else "There is no way to divide the model."
             return Point({"procs": count}, NAN, problem=why)
+        shown, remark = (found, "") if show is None else show(found)
         return Point(
             {"procs": count},
-            float(found["sample_rate"]),
-            execution={column.name: found[column.name] for column in fields_of(scenario.cost_model)},
+            float(shown["sample_rate"]),
+            execution={column.name: shown[column.name] for column in fields_of(scenario.cost_model)},
             feasible=found.feasible,
-            efficiency=float(found["total_efficiency"]),
+            efficiency=float(shown["total_efficiency"]),
+            remark=remark,
         )
 
     order = coarse_first(len(counts))

@@ -194,8 +194,8 @@ def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(page: Page, str
     for each in (page, stranger):
         if each is stranger:
             open_at(each, page.url)
-        expect(tile(each, "Best throughput")).to_contain_text(told(rate))
-        expect(tile(each, "Best throughput")).to_contain_text(signed_percent(rate / before - 1))
+        expect(tile(each, "Throughput")).to_contain_text(told(rate))
+        expect(tile(each, "Throughput")).to_contain_text(signed_percent(rate / before - 1))
     page.get_by_role("button", name="Save as system", exact=True).locator("visible=true").click()
     with page.expect_download() as file:
         page.get_by_role("button", name="System file", exact=True).click()

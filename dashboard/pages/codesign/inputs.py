@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pandas as pd
@@ -14,11 +14,13 @@ from dashboard.jobs.codesign_studies import folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import parse_figures
 from dashboard.pages.codesign.link import PAGE_NAME, CodesignLink
 from dashboard.pages.codesign.narrowing import parse_filters
 from dashboard.pages.codesign.studies import parse_study
 from engine.codesign import MIX, QUANTITIES, FolderError, Quantity, Results, Study
 from engine.questions.documents.codesign import DesignsQuestion
+from engine.questions.documents.explorations import FiguresQuestion
 from engine.whatif import parameter
 
 __all__ = ["NUMBER", "CodesignView", "DesignAnswers", "parameter_title", "parse"]
@@ -76,6 +78,8 @@ class CodesignView:
     """Sentence about damaged points, which the next search computes again."""
     problem: str = ""
     """Sentence about a study or a question that is not understood."""
+    figures: FiguresQuestion = field(default_factory=FiguresQuestion)
+    """Execution whose figures of one design are shown."""
 
 
 def parse() -> CodesignView:
@@ -99,7 +103,9 @@ def parse() -> CodesignView:
         return CodesignView(
             mode, {**reader.fields, **asked.fields}, _parse_parameters(), study, folder, found, problem=str(problem)
         )
-    return CodesignView(mode, {**reader.fields, **asked.fields}, _parse_parameters(), study, folder, found, answers)
+    figures = parse_figures().question
+    fields = {**reader.fields, **asked.fields}
+    return CodesignView(mode, fields, _parse_parameters(), study, folder, found, answers, figures=figures)
 
 
 def _parse_parameters() -> dict[str, str]:
@@ -138,6 +144,7 @@ def _parse_question(
         others = {name: text for name, text in choices.items() if name != x}
         reader.read("y", default=next(iter(others)), options=others)
     reader.read("worth")
+    reader.read("beside", pattern=_DESIGN)
     question = DesignReportQuestion(
         known[up],
         known[across] if has_second else None,

@@ -28,6 +28,7 @@ class CodesignLink(Document):
     x: Annotated[str, Asked("Across")] = ""
     y: Annotated[str, Asked("Up")] = ""
     design: Annotated[str, Asked("Design")] = ""
+    beside: Annotated[str, Asked("Second design")] = ""
     kept: Annotated[str, Asked("Filters of designs")] = ""
     worth: Annotated[bool, Asked("Search around this design")] = Field(
         default=False,

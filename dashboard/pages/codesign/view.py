@@ -19,9 +19,10 @@ from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.link.fields import LinkField
-from dashboard.pages.codesign import narrowing
+from dashboard.pages.codesign import narrowing, pair
 from dashboard.pages.codesign.downloads import downloads
 from dashboard.pages.codesign.inputs import NUMBER, CodesignView, DesignAnswers, parameter_title, parse
+from dashboard.pages.codesign.pair import draw_shown
 from dashboard.pages.codesign.studies import draw_study, editor, keeper, sentence, share
 from dashboard.pages.codesign.worth import worth_of_more
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
@@ -38,6 +39,8 @@ from dashboard.words.numbers import counted, plain
 from dashboard.words.studies import binding_sentences, refused_words
 from engine.codesign import QUANTITIES, Estimate, PointTime, Study, StudyError, estimate
 from engine.codesign.answers import in_words
+from engine.questions.documents.codesign import DesignsQuestion
+from engine.questions.documents.explorations import FiguresQuestion
 
 __all__ = ["CodesignView", "parse", "render"]
 
@@ -87,9 +90,20 @@ def _draw_page(view: CodesignView) -> None:
     with left, st.container(border=True, key="codesign_picture_card"):
         _draw_picture(view, asked)
     with right, st.container(border=True, key="codesign_design_card"):
-        _draw_design(asked)
+        _draw_design(asked, view.figures)
     _draw_constraints(asked)
     if asked.chosen is not None:
+        names = [model.name for model in found.study.models]
+        pair.draw_pair(
+            found,
+            DesignsQuestion(of=asked.of, at=asked.question.at, **view.figures.model_dump()),
+            asked.chosen,
+            view.fields["beside"],
+            [int(number) for number in asked.front[NUMBER]],
+            names.index(asked.of) if asked.of in names else 0,
+            view.mode,
+            asked.names,
+        )
         worth_of_more(found, asked.question, asked.chosen, view.fields["worth"])
     _draw_tables(view, asked, study)
 
@@ -232,7 +246,7 @@ def _draw_strip(asked: DesignAnswers) -> None:
         tiles.append(markup.Tile("On the front", f"{len(asked.front):,}", _describe_objectives(asked)))
     tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
     st.html(markup.figure_strip(tiles, basis_of(found, asked.front[NUMBER].tolist()[:MOST_TOLD], asked.of)))
-    st.caption("Figures of the fastest execution of each design.")
+    st.caption("Designs are ranked by their fastest execution; one design's own figures follow Figures of.")
     if not found.complete:
         st.markdown(f"Answers cover the {counted(len(asked.designs), 'design')} searched so far.")
 
@@ -304,7 +318,7 @@ def _pick_design() -> None:
         state.set_url_value("codesign_design", str(int(found[0])))
 
 
-def _draw_design(asked: DesignAnswers) -> None:
+def _draw_design(asked: DesignAnswers, choice: FiguresQuestion) -> None:
     """Draw one design: its choices, its figures, and links to other pages."""
     number = asked.chosen
     if number is None:
@@ -338,6 +352,8 @@ def _draw_design(asked: DesignAnswers) -> None:
     names = [model.name for model in study.models]
     which = names.index(asked.of) if asked.of in names else 0
     scenario = asked.found.scenario(number * len(names) + which)
+    if row["status"] == "ok":
+        draw_shown(asked.found, number, which, choice)
     if (best := optimum(asked.found, number, which)) is not None:
         uncertainty.popover(*best, "codesign_accuracy")
     with st.container(horizontal=True, gap="small"):

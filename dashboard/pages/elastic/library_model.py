@@ -15,24 +15,28 @@ from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic import model_phases_steps, resource_curve
 from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import parse_figures
 from dashboard.pages.elastic.answers import answer_later
 from dashboard.pages.elastic.bases import scenario_on
 from dashboard.pages.elastic.link import MOST_GPUS, PAGE_NAME, STEPS_TEXT, ElasticLink
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.queries.accuracy import basis, rate_error
 from dashboard.widgets.chart import show
+from dashboard.widgets.figures import draw_doubts
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_text, draw_whole
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import counted, plain
+from dashboard.words.numbers import counted, format_value, gibibytes, plain
 from dashboard.words.scenarios import system_titles
 from dashboard.words.waiting import span
 from engine import Scenario
+from engine.executions.execution_names import execution_name
 from engine.planners.contract import PlanError
 from engine.planners.elastic.placements import placement_text, placements_filling
 from engine.planners.elastic.plan_names import with_plan_titles
 from engine.planners.elastic.resource_curve import KEEP_SMALLER
 from engine.questions.documents.elastic import ElasticQuestion, PhaseDocument
 from engine.questions.elastic_models import ElasticPlans
+from engine.recommendation import FIGURES_OF
 from hardware import System
 from models import Model
 
@@ -130,6 +134,7 @@ def parse_model(mode: str) -> ModelView:
             global_batch=batch,
             gpus=sorted(sizes),
             phases=_read_phases(text, size),
+            **parse_figures().question.model_dump(),
         )
     except ValueError as error:
         problem = str(error)
@@ -159,6 +164,7 @@ def draw_model(view: ModelView) -> None:
         chart = resource_curve(titled, "gpus", "GPUs", mode, tolerance=KEEP_SMALLER)
         show(chart, "elastic_model_curve")
         st.markdown(literal(chart.alt))
+        _draw_shown(found)
     with right.container(border=True, gap="xsmall", height="stretch"):
         _draw_failure(found, view, asked)
     with st.container(border=True, gap="xsmall"):
@@ -172,6 +178,25 @@ def draw_model(view: ModelView) -> None:
         worded(found.phases, _PHASES, "elastic_model_phase_table", "Every phase with its plan and its samples.")
     tables = {"Sizes": curve, "Phases": found.phases}
     downloads(tables if found.recovery is None else {**tables, "Lost nodes": found.recovery}, "elastic_model")
+
+
+def _draw_shown(found: ElasticPlans) -> None:
+    """Draw the execution at the largest size whose figures all pages show."""
+    if found.shown is None or found.scenario is None:
+        return
+    row, gpus = found.shown.execution, found.scenario.num_procs
+    st.html(
+        markup.facts(
+            [
+                (f"{FIGURES_OF[found.shown.figures_of]} at {counted(gpus, 'GPU')}", execution_name(row)),
+                ("Step time", format_value("total_time", row["total_time"])),
+                ("Throughput", format_value("sample_rate", row["sample_rate"])),
+                ("HBM", gibibytes(row["proc_mem_tier1_cap_req"])),
+            ]
+        )
+    )
+    draw_doubts(found.scenario, row, found.shown.remark)
+    st.caption("Plans of every size are the fastest; the execution above follows Figures of.")
 
 
 def _throughput_errors(curve: pd.DataFrame, scenario: Scenario) -> list[str]:

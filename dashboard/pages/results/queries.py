@@ -22,7 +22,9 @@ __all__ = [
     "count_rows",
     "describe_unmeasured",
     "freeze_conditions",
+    "has_row",
     "load_page",
+    "place_of",
     "sorted_by",
     "value_spread",
 ]
@@ -85,6 +87,33 @@ def describe_unmeasured(_exploration: Exploration, key: str, ids: tuple[int, ...
     return told_not_measured(
         [f"{words} ({number:,} of these {counted(len(ids), 'row')})" for words, number in numbers.most_common()]
     )
+
+
+@remembered(256)
+def has_row(_exploration: Exploration, key: str, where: tuple[Any, ...], execution: int) -> bool:
+    """Return whether an execution meets the conditions of the table."""
+    return _exploration.rows.count([*where, StoreCondition("id", "=", execution)]) > 0
+
+
+@remembered(64)
+def place_of(
+    _exploration: Exploration, key: str, where: tuple[Any, ...], by: str, order: str, execution: int
+) -> int | None:
+    """Return the number of rows before an execution that the table has; None in an order that is not of numbers.
+
+    Equal rows come by id, as in `load_page`.
+    """
+    conditions = [StoreCondition(*each) for each in where]
+    rows, own = _exploration.rows, StoreCondition("id", "=", execution)
+    column, direction = sorted_by(by, order)
+    if by_name(column).dtype not in ("int64", "float64"):
+        return None
+    value = rows.page(0, 1, where=[own], names=[column])[column][0].as_py()
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return None  # last, after rows that no condition counts
+    before = rows.count([*conditions, StoreCondition(column, "<" if direction == "ascending" else ">", value)])
+    equal = [StoreCondition(column, "=", value), StoreCondition("id", "<", execution)]
+    return before + (0 if column == "id" else rows.count([*conditions, *equal]))
 
 
 def _sort_direction(by: str, order: str) -> Any:

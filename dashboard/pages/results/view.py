@@ -16,6 +16,7 @@ from dashboard.charts.explored.histogram import histogram
 from dashboard.files import downloads, exports
 from dashboard.link import page_links, state
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.results.columns import (
     columns_in_link,
@@ -36,6 +37,7 @@ from dashboard.pages.results.queries import (
     sorted_by,
     value_spread,
 )
+from dashboard.pages.results.shown import draw_shown
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets import launch
@@ -80,6 +82,8 @@ class ResultsView:
     """Number of the page of rows, from 1."""
     shared: SharedView
     fields: Mapping[str, LinkField]
+    figures: FiguresView
+    """Choice of the execution that is marked."""
 
 
 def parse(exploration: Exploration) -> ResultsView:
@@ -93,7 +97,9 @@ def parse(exploration: Exploration) -> ResultsView:
         reader.read("size")
     filters = tuple(WITH_CELL.parse()) if exploration.feasible else ()
     shown = tuple(filter(None, columns))
-    return ResultsView(exploration, state.theme_mode(), filters, shown, page, parse_shared(), reader.fields)
+    return ResultsView(
+        exploration, state.theme_mode(), filters, shown, page, parse_shared(), reader.fields, parse_figures()
+    )
 
 
 def render(view: ResultsView) -> None:
@@ -131,6 +137,7 @@ def _draw_page(exploration: Exploration, view: ResultsView) -> None:
         names = with_sorted(names, by)
         _export_menu(exploration, names, filters, left, by, order)
     st.html(markup.head(_describe_rows(exploration, left, by, order)))
+    marked = draw_shown(exploration, view.figures, freeze_conditions(where), by, order, size)
     question = (freeze_conditions(where), by, order, size)
     pages = -(-left // size)
     page = _page_number(view.page, pages, question)
@@ -143,6 +150,7 @@ def _draw_page(exploration: Exploration, view: ResultsView) -> None:
         on_select=lambda: _select_row(rows),
         networks=network_names(exploration.scenario.system),
         order=[name for name in names if name != "id"] if is_narrow() else None,
+        marked=next(iter((rows["id"] == marked).to_numpy().nonzero()[0].tolist()), None),
     )
     if unknown := describe_unmeasured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))

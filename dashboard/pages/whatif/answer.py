@@ -21,6 +21,7 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import differences_in_time
 from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
+from dashboard.widgets.figures import draw_doubts
 from dashboard.widgets.hardware_changes import put
 from dashboard.words.changes import described
 from dashboard.words.differences import gain_tone
@@ -42,8 +43,9 @@ from dashboard.words.numbers import (
 )
 from engine import Scenario, whatif
 from engine.executions.execution_names import execution_name
+from engine.questions.changes import explain_less_from_more
 from engine.questions.documents.changes import WhatIfQuestion
-from engine.whatif import Answer
+from engine.recommendation import FIGURES_OF, ShownChange
 from hardware import GIB
 
 __all__ = ["answer", "answer_tiles", "draw"]
@@ -53,7 +55,7 @@ TOKENS: Final = 1e12
 DAY: Final = 86_400.0
 
 
-def _prefer_old_best(found: Answer) -> Answer:
+def _prefer_old_best(found: ShownChange) -> ShownChange:
     """Return the answer with the old best as its best if nothing beats it: ties would look like a change."""
     best, kept = found.best, found.kept
     if best is None or kept is None or kept[RATE] != best[RATE]:
@@ -61,7 +63,7 @@ def _prefer_old_best(found: Answer) -> Answer:
     return replace(found, best=kept)
 
 
-def answer(asked: WhatIfQuestion) -> Answer:
+def answer(asked: WhatIfQuestion) -> ShownChange:
     """Return the answer to a change, cached for all sessions.
 
     Raises `dashboard.jobs.questions.Unanswered` and `dashboard.jobs.board.BoardFull`.
@@ -87,11 +89,12 @@ def draw(view: WhatIfView, again: Callable[[], None]) -> None:
             )
         )
     with st.container(border=True, gap="xsmall", key="whatif_why"):
-        st.caption("Figures of the fastest execution, before and after.")
+        st.caption(f"Figures of the {found.figures_of} execution, before and after.")
+        draw_doubts(found.scenario, found.best, found.remark or found.base_remark)
         _draw_reasons(view, found)
 
 
-def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
+def answer_tiles(scenario: Scenario, found: ShownChange) -> list[markup.Tile]:
     """Returns the headline figures of an answer, with the values of the base."""
     best, base = found.best, found.base
     assert best is not None
@@ -100,10 +103,10 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
     formula = "1e12 tokens ÷ (throughput · sequence length)"
     if base is None:
         return [
-            markup.Tile("Best throughput", format_value(RATE, rate), "nothing ran before", "better"),
+            markup.Tile("Throughput", format_value(RATE, rate), "nothing ran before", "better"),
             markup.Tile(mfu_label(after), percent(mfu), formula=mfu_formula(after)),
             markup.Tile("1 T tokens take", days(long), formula=formula),
-            markup.Tile("Best execution", _cell_label(best), degrees_in_cell(best)),
+            markup.Tile(_role_label(found), _cell_label(best), degrees_in_cell(best)),
             markup.Tile("Feasible", count(found.feasible), f"of {count(found.total)}"),
         ]
     before = float(base[RATE])
@@ -114,7 +117,7 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
     tied = not unchanged and accuracy.is_tied(after, best, base) and accuracy.is_tied(scenario, base, best)
     return [
         markup.Tile(
-            "Best throughput",
+            "Throughput",
             format_value(RATE, rate),
             "the base"
             if unchanged
@@ -144,13 +147,18 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             "" if tied else gain_tone(old_long / long - 1),
             formula,
         ),
-        markup.Tile("Best execution", f"{_cell_label(best)}", _describe_former(base, best, unchanged)),
+        markup.Tile(_role_label(found), f"{_cell_label(best)}", _describe_former(base, best, unchanged)),
         markup.Tile(
             "Feasible",
             count(found.feasible),
             f"{'+' if more > 0 else MINUS}{count(abs(more))} against the base" if more else f"of {count(found.total)}",
         ),
     ]
+
+
+def _role_label(found: ShownChange) -> str:
+    """Return the role of the execution after the change, as a label."""
+    return f"{FIGURES_OF[found.figures_of]} execution"
 
 
 def _cell_label(row: Mapping[str, Any]) -> str:
@@ -179,7 +187,7 @@ def _describe_duration_change(change: float) -> str:
     return f"{arrow} {days(abs(change))} {word}"
 
 
-def _draw_reasons(view: WhatIfView, found: Answer) -> None:
+def _draw_reasons(view: WhatIfView, found: ShownChange) -> None:
     """Draw the best execution and the reasons for it."""
     scenario = view.scenario
     best, base, kept = found.best, found.base, found.kept
@@ -196,7 +204,7 @@ def _draw_reasons(view: WhatIfView, found: Answer) -> None:
     with right:
         changed = base is not None and bool(differences(base, best))
         against = other if found.changes and changed else base if found.changes else None
-        names = ("best", name if against is other and changed else "base")
+        names = ("after", name if against is other and changed else "base")
         if against is not None:
             show(waterfall(best, view.mode, other=against, names=names), "whatif_waterfall")
         else:
@@ -212,38 +220,52 @@ def _draw_reasons(view: WhatIfView, found: Answer) -> None:
             st.html(markup.chips(choices(best, found.scenario.system)))
 
 
-def explain_answer(found: Answer) -> list[str]:
-    """Returns the effect of the change on the fixed layout, and of re-optimising on top, as Markdown."""
+def explain_answer(found: ShownChange) -> list[str]:
+    """Returns the effect of the change on the fixed layout, and of choosing again on top, as Markdown."""
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
+    advised = found.figures_of == "recommended"
     if base is None:
-        return ["Nothing ran before; now this execution is the best."]
+        return [f"Nothing ran before; now this execution is {'recommended' if advised else 'the best'}."]
     if not found.changes:
+        role = "recommended execution" if advised else "best execution"
         return [
-            "This is the base: the best execution of the scenario above. Move a slider, and the whole space of "
+            f"This is the base: the {role} of the scenario above. Move a slider, and the whole space of "
             f"**{found.total:,}** execution{'' if found.total == 1 else 's'} is searched again."
         ]
     lines = []
+    old = "old best" if found.base_figures_of == "fastest" else "recommended execution"
     if kept is None or math.isnan(found.kept_gain):
         why = str(kept["reason_text"] or "") if kept is not None else ""
-        lines.append(f"**The old best does not run any more.** {literal(why)}")
+        lines.append(f"**The {old} does not run any more.** {literal(why)}")
     else:
         after, before = (format_value("total_time", one["total_time"]) for one in (kept, base))
         terms = differences_in_time(base, kept)
         lines.append(
-            f"**The change by itself** leaves the old best at {after} a step: {terms}."
+            f"**The change by itself** leaves the {old} at {after} a step: {terms}."
             if after == before
-            else f"**The change by itself** makes the old best take {after} a step instead of {before}: {terms}."
+            else f"**The change by itself** makes the {old} take {after} a step instead of {before}: {terms}."
         )
+        gain = float(best[RATE]) / float(kept[RATE]) - 1
         if not differences(base, best):
-            lines.append(f"**The {FIXED} stays best**: nothing of the whole space is faster.")
+            lines.append(
+                f"**The {FIXED} stays recommended**: the simplest within the error."
+                if advised
+                else f"**The {FIXED} stays best**: nothing of the whole space is faster."
+            )
+        elif advised:
+            lines.append(
+                f"**Another execution is recommended now**, {signed_percent(gain)} against the {FIXED}: "
+                f"{differences_in_time(kept, best)}."
+            )
         else:
-            gain = float(best[RATE]) / float(kept[RATE]) - 1
             lines.append(f"**Re-optimising adds {signed_percent(gain)}**: {differences_in_time(kept, best)}.")
+    if found.fastest is not None and not math.isnan(found.fastest.gain):
+        lines.append(explain_less_from_more(found) or f"The fastest gains {signed_percent(found.fastest.gain)}.")
     return lines
 
 
-def _draw_nothing_runs(scenario: Scenario, found: Answer, again: Callable[[], None]) -> None:
+def _draw_nothing_runs(scenario: Scenario, found: ShownChange, again: Callable[[], None]) -> None:
     """Draw why nothing runs, the missing memory, the former best, and the nearest changes that help."""
     after = found.scenario
     least = least_hbm(after, after.key) if found.total else None

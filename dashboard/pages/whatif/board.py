@@ -13,6 +13,7 @@ import streamlit as st
 from dashboard.charts.elements.template import Chart
 from dashboard.jobs.server import explorations, studies
 from dashboard.jobs.studies import StudyJob
+from dashboard.link.catalogue import model_of
 from dashboard.pages.whatif import inputs
 from dashboard.pages.whatif.answer import answer
 from dashboard.pages.whatif.inputs import FINE, WhatIfView
@@ -20,7 +21,8 @@ from dashboard.queries.nearest_fit import remedies
 from dashboard.widgets.window import is_narrow
 from dashboard.words.changes import options
 from engine import Scenario, SpaceError, whatif
-from engine.whatif import PointSequence
+from engine.questions.changes import recommendation_limits
+from engine.whatif import Answer, PointSequence
 
 __all__ = ["FACTORS", "REACH", "AskedSizes", "WhatIfBoard", "asked_sizes"]
 
@@ -41,7 +43,7 @@ class WhatIfBoard:
         self.around = self.changes if view.link.around == "whatif" else {}
         nets = [name for name in self.names if name.startswith("net") and name.endswith("_bandwidth")]
         defaults = {"one": nets[-1], "x": nets[-1], "y": "hbm_capacity"}
-        if (self.answer.best if self.around else self.answer.base) is None:
+        if (self.fastest.best if self.around else self.fastest.base) is None:
             centre = whatif.changed(self.scenario, self.around)
             # Remedies first, then the resources that are most often too small.
             helping = [remedy.name for remedy in remedies(centre, centre.key)] + ["hbm_capacity", "procs"]
@@ -54,17 +56,22 @@ class WhatIfBoard:
         }
         self.one, self.x, self.y = (str(field.value) for field in self.fields.values())
         self.step, self.grid = view.link.step, view.link.grid
-        self.tornado, self.sweep, self.two, self.sizes = self._runs()
+        self.tornado, self.sweep, self.two, self.sizes, self.table = self._runs()
+
+    @property
+    def fastest(self) -> Answer:
+        """Answer of the fastest executions, which the studies compare."""
+        return self.answer.of_fastest
 
     @property
     def base_rate(self) -> float:
         """Best throughput of the base [samples/s]; 0 if nothing runs."""
-        return float(self.answer.base["sample_rate"]) if self.answer.base is not None else 0.0
+        return float(self.fastest.base["sample_rate"]) if self.fastest.base is not None else 0.0
 
     @property
     def rate(self) -> float:
         """Best throughput of the what-if [samples/s]; NaN if nothing runs."""
-        return float(self.answer.best["sample_rate"]) if self.answer.best is not None else math.nan
+        return float(self.fastest.best["sample_rate"]) if self.fastest.best is not None else math.nan
 
     @property
     def centre_rate(self) -> float:
@@ -74,7 +81,7 @@ class WhatIfBoard:
     @property
     def pending(self) -> bool:
         """True if a study is still running."""
-        every = (self.tornado, self.sweep, self.two, self.sizes)
+        every = (self.tornado, self.sweep, self.two, self.sizes, self.table)
         return any(run is not None and not run.ended for run in every)
 
     def chart(self, run: StudyJob, shown: Hashable, make: Callable[[], Chart]) -> Chart:
@@ -104,12 +111,14 @@ class WhatIfBoard:
         values[FINE // 2] = which.value
         return values
 
-    def _runs(self) -> tuple[StudyJob, StudyJob, StudyJob | None, StudyJob | None]:
+    def _runs(self) -> tuple[StudyJob, StudyJob, StudyJob | None, StudyJob | None, StudyJob | None]:
         scenario, around = self.scenario, dict(self.around)
         centre = whatif.changed(scenario, around)
         self.asked = sizes = asked_sizes(self.view, centre)
         one, x, y, largest = self.one, self.x, self.y, explorations().settings.largest_space
         made = studies().made
+        asked = self.view.figures.question
+        figures = asked.figures_of, recommendation_limits(asked)
         along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
         two = None
         if x != y:
@@ -118,6 +127,15 @@ class WhatIfBoard:
                 "two", [x, y, xs, ys], lambda: made("sweep_two", scenario, x, xs, y, ys, around, largest=largest)
             )
         factors = FACTORS[self.step]
+        models, counts = self.view.link.table_models, self.view.link.table_sizes
+        table = None
+        if len(self.changes) > 1 or (self.changes and (models or counts)):
+            changes, others = dict(self.changes), [model_of(name) for name in models]
+            table = self._run(
+                "table",
+                [changes, models, counts, *figures],
+                lambda: made("change_table", scenario, changes, others, counts, *figures, largest=largest),
+            )
         return (
             self._run("tornado", factors, lambda: made("sensitivity", centre, factors, largest=largest)),
             self._run("sweep", [one, along], lambda: made("sweep", scenario, one, along, around, largest=largest)),
@@ -125,8 +143,11 @@ class WhatIfBoard:
             None
             if sizes.problem
             else self._run(
-                "sizes", sizes.key, lambda: made("sizes", centre, sizes.counts, sizes.batch, largest=largest)
+                "sizes",
+                [*sizes.key, *figures],
+                lambda: made("shown_sizes", centre, sizes.counts, sizes.batch, *figures, largest=largest),
             ),
+            table,
         )
 
     def _run(self, name: str, what: Any, make: Callable[[], PointSequence[Any]]) -> StudyJob:

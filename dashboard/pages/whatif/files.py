@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from dashboard.files import exports
+from dashboard.pages.whatif.change_table import change_rows
 from dashboard.words.names import FIXED
 from engine.columns import by_name, fields_of
 from engine.whatif import Point
@@ -22,7 +23,8 @@ _ABOUT: Final = {
     "parameters": "Each parameter alone changed by a factor, the whole space searched again.",
     "sweep": "One parameter swept, the whole space searched again at every value.",
     "sweep_two": "Two parameters swept, the whole space searched again at every pair of values.",
-    "sizes": "The best at every number of GPUs.",
+    "sizes": "The recommended execution, or the fastest, at every number of GPUs.",
+    "changes": "Each change alone, and all together, for every model and number of GPUs.",
 }
 
 
@@ -57,9 +59,9 @@ def file(board: WhatIfBoard) -> bytes:
 def _fixed_layouts(board: WhatIfBoard) -> dict[str, dict[str, Any]]:
     """Return the executions kept as fixed layouts, by file; empty if nothing runs."""
     kept = {
-        "parameters.csv": board.answer.best if board.around else board.answer.base,
-        "sweep.csv": board.answer.base,
-        "sweep_two.csv": board.answer.base,
+        "parameters.csv": board.fastest.best if board.around else board.fastest.base,
+        "sweep.csv": board.fastest.base,
+        "sweep_two.csv": board.fastest.base,
     }
     names = [column.name for column in fields_of(board.scenario.cost_model)]
     return {
@@ -70,7 +72,13 @@ def _fixed_layouts(board: WhatIfBoard) -> dict[str, dict[str, Any]]:
 
 
 def _describe_study(board: WhatIfBoard, name: str, rows: int) -> str:
-    run = {"parameters": board.tornado, "sweep": board.sweep, "sweep_two": board.two, "sizes": board.sizes}[name]
+    run = {
+        "parameters": board.tornado,
+        "sweep": board.sweep,
+        "sweep_two": board.two,
+        "sizes": board.sizes,
+        "changes": board.table,
+    }[name]
     assert run is not None
     return _ABOUT[name] if run.state == "done" else f"{_ABOUT[name]} {rows:,} of {run.total:,} points are known so far."
 
@@ -97,6 +105,8 @@ def study_tables(board: WhatIfBoard) -> dict[str, pd.DataFrame]:
         found["sweep_two"] = _sweep_table(board, list(board.two.found), [board.x, board.y])
     if board.sizes is not None:
         found["sizes"] = _sweep_table(board, list(board.sizes.found), ["procs"])
+    if board.table is not None:
+        found["changes"] = change_rows(board)
     return found
 
 

@@ -8,12 +8,15 @@ from functools import cached_property
 from typing import Final
 
 from dashboard.link import state
+from dashboard.link.catalogue import list_model_titles
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.pages.whatif.link import NAME, PAGE_NAME, RANGE, WhatIfLink
 from dashboard.widgets.hardware_changes import parse_changes
 from engine import Scenario
 from engine.questions.changes import change_question
 from engine.questions.documents.changes import WhatIfQuestion
+from engine.whatif import size_range
 
 __all__ = ["COARSE", "FINE", "WhatIfView", "parse", "parse_ends"]
 
@@ -37,16 +40,18 @@ class WhatIfView:
     """First size, last size and step of a range; None for likely sizes."""
     mode: str
     """The theme: "light" or "dark"."""
+    figures: FiguresView
+    """Choice of the execution whose figures are shown."""
 
     @cached_property
     def question(self) -> WhatIfQuestion:
         """Question for the effect of the changes."""
-        return change_question(self.scenario, self.changes)
+        return change_question(self.scenario, self.changes, self.figures.question)
 
     @cached_property
     def base_question(self) -> WhatIfQuestion:
         """Question for the best without a change."""
-        return change_question(self.scenario, {})
+        return change_question(self.scenario, {}, self.figures.question)
 
 
 def parse() -> WhatIfView:
@@ -56,9 +61,15 @@ def parse() -> WhatIfView:
     for name in ("input", "around", "step", "batch", "size_show"):
         reader.read(name)
     reader.read("grid", options={"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"})
+    titles = list_model_titles()
+    reader.read("table_models", options={name: each for name, each in titles.items() if name != scenario.model.name})
+    sizes = size_range(scenario, max(1, scenario.num_procs // 16), scenario.num_procs * 16)
+    reader.read("table_sizes", options={each: f"{each:,}" for each in sizes if each != scenario.num_procs})
     for name in ("one", "x", "y"):
         reader.read(name, pattern=NAME)
-    return WhatIfView(scenario, changes, problems, reader.build(), reader.fields, parse_ends(), state.theme_mode())
+    return WhatIfView(
+        scenario, changes, problems, reader.build(), reader.fields, parse_ends(), state.theme_mode(), parse_figures()
+    )
 
 
 def parse_ends() -> tuple[int, int, int] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
+from pydantic import Field
+
 from engine.questions.fields import Asked
 from engine.questions.verb import Document
 
@@ -22,7 +24,8 @@ class WhatIfLink(Document):
 
     changes: Annotated[str, Asked("Changes of What-if")] = ""
     input: Annotated[
-        Literal["sliders", "exact"], Asked("Kind of input", words={"sliders": "Sliders", "exact": "Exact values"})
+        Literal["sliders", "exact", "amounts"],
+        Asked("Kind of input", words={"sliders": "Sliders", "exact": "Exact", "amounts": "Amounts"}),
     ] = "sliders"
     around: Annotated[
         Literal["base", "whatif"],
@@ -42,4 +45,6 @@ class WhatIfLink(Document):
     size_show: Annotated[
         Literal["each", "total"], Asked("View of the sizes", words={"each": "Per GPU", "total": "Total"})
     ] = "each"
+    table_models: Annotated[list[str], Asked("Other models")] = Field(default=[])
+    table_sizes: Annotated[list[int], Asked("Other numbers of GPUs")] = Field(default=[])
     range: Annotated[str, Asked("Range of sizes")] = ""

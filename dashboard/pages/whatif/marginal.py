@@ -20,6 +20,8 @@ from engine.whatif import Parameter
 __all__ = ["Marginal", "draw", "marginal_gains"]
 
 
+DOUBLED: Final = 2.0
+"""Factor of whole numbers, such as the number of GPUs that NVLink links."""
 _WITHIN: Final = "≈"
 """Marks a gain below the error."""
 
@@ -58,7 +60,7 @@ def marginal_gains(
     gains = {swing.name: swing.up for swing in swings}
     found = []
     for which in parameters:
-        gain, more = gains.get(which.name), which.value * (factor - 1.0)
+        gain, more = gains.get(which.name), which.value * ((DOUBLED if which.discrete else factor) - 1.0)
         if which.about != "system" or gain is None or not math.isfinite(gain) or not more > 0.0:
             continue
         worth = math.nan if price is None else price * gain
@@ -72,7 +74,7 @@ def draw(board: WhatIfBoard, swings: Sequence[Swing], factor: float) -> None:
     rows = marginal_gains(board.every.values(), swings, factor, price)
     if not rows:
         return
-    best = board.answer.best if board.around else board.answer.base
+    best = board.fastest.best if board.around else board.fastest.base
     error = None if best is None else accuracy.error_of(board.scenario, best)
     with st.expander("What a unit is worth", key="whatif_marginal"):
         st.html(
@@ -84,7 +86,7 @@ def draw(board: WhatIfBoard, swings: Sequence[Swing], factor: float) -> None:
                         f"{_WITHIN}\u00a0"
                         * (error is not None and is_change(one.gain, 1.0) and abs(one.gain) < error.width)
                         + signed_percent(one.gain),
-                        f"{_format_small_gain(one.per_step)} per {'' if one.step == 1 else plain(one.step)} {one.unit}",
+                        f"{_format_small_gain(one.per_step)} per {_amount_name(one)}",
                         ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"),
                     )
                     for one in rows
@@ -106,6 +108,13 @@ def draw(board: WhatIfBoard, swings: Sequence[Swing], factor: float) -> None:
             )
         )
         st.markdown(f":small[Gain per unit assumes linear scaling.{told}{within}]")
+
+
+def _amount_name(one: Marginal) -> str:
+    """Return the amount that the gain per unit is for: "GB/s", "10 GiB", "GPU"."""
+    return (
+        one.unit.removesuffix("s" if one.unit == "GPUs" else "") if one.step == 1 else f"{plain(one.step)} {one.unit}"
+    )
 
 
 def _format_small_gain(gain: float) -> str:

@@ -130,7 +130,13 @@ def _draw_found(board: WhatIfBoard, run: StudyJob) -> None:
         draw_segments(board.view.fields["size_show"], label="Figure")
         draw_segments(board.view.fields["batch"], label="Batch")
     told = _describe_marks(board, sizes, here) + _describe_sizes(board, run, sizes)
-    st.caption(f"Best throughput at each size with a batch {kept}.{told}")
+    role = board.view.figures.question.figures_of
+    fastest = sum(bool(point.remark) for point in list(run.found))
+    if fastest:
+        told += (
+            f" {counted(fastest, 'size')} {'shows' if fastest == 1 else 'show'} the fastest: nothing is recommended."
+        )
+    st.caption(f"Throughput of the {role} execution at each size with a batch {kept}.{told}")
 
 
 def _describe_marks(board: WhatIfBoard, sizes: list[Size], here: int) -> str:

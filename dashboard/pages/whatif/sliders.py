@@ -17,6 +17,7 @@ from dashboard.jobs.server import questions
 from dashboard.link import state
 from dashboard.link.catalogue import called
 from dashboard.link.document_validation import Refused
+from dashboard.link.figures import parse_figures
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.whatif.inputs import WhatIfView
 from dashboard.widgets.controls import given, key_for, whole, whole_field
@@ -99,9 +100,14 @@ def _draw_field(
         put(scenario, which.name, new)
         st.session_state[_NEXT] = which.name, _following_value(options(which, value), value, new)
         # In parallel with the rerun of the page.
-        questions().begin(change_question(scenario, parse_changes(scenario)[0]), state.watcher())
+        questions().begin(
+            change_question(scenario, parse_changes(scenario)[0], parse_figures().question), state.watcher()
+        )
         again()
 
+    if way == "amounts":
+        _draw_amount(scenario, which, value, again)
+        return
     if way == "sliders":
         st.select_slider(
             slider_label(which, value),
@@ -134,6 +140,35 @@ def _draw_field(
     )
 
 
+def _draw_amount(scenario: Scenario, which: Parameter, value: float, again: Callable[[], None]) -> None:
+    """Draw a parameter as text: the amount on top of the base, a share, a factor, or a new value."""
+    text = "" if value == which.value else f"{value - which.value:+.6g} {which.unit}"
+    key = key_for(f"_whatif_amounts_{which.name}", text)
+
+    def changed() -> None:
+        written = str(given(key)).strip()
+        try:
+            new = whatif.parse_amount(which, written) if written else which.value
+        except whatif.ChangeError as problem:
+            st.toast(literal(str(problem)), icon=":material/error:")
+            return
+        put(scenario, which.name, new)
+        questions().begin(
+            change_question(scenario, parse_changes(scenario)[0], parse_figures().question), state.watcher()
+        )
+        again()
+
+    st.text_input(
+        slider_label(which, value),
+        text,
+        key=key,
+        on_change=changed,
+        placeholder=whatif.unit_example(which),
+        help=f"{which.description} An amount such as {whatif.unit_example(which)}, +10 %, x2, or a new value.",
+        max_chars=40,
+    )
+
+
 def _following_value(values: Sequence[float], before: float, now: float) -> float | None:
     """Return the next value of a slider in the direction of its last move; None at its end."""
     further = [value for value in values if (value > now if now > before else value < now)]
@@ -153,7 +188,7 @@ def search_ahead(view: WhatIfView) -> None:
     with contextlib.suppress(ValueError):  # the change may be impossible
         following = moved(scenario, name, value)
         if now.seconds < _QUICK:
-            questions().ahead(change_question(scenario, following), state.watcher())
+            questions().ahead(change_question(scenario, following, view.figures.question), state.watcher())
 
 
 def _field_step(which: Parameter) -> float:

@@ -14,8 +14,8 @@ from dashboard.charts.what_if.sweep import Stop, sweep_line
 from dashboard.charts.what_if.tornado import Swing, tornado
 from dashboard.files import exports
 from dashboard.link import state
+from dashboard.pages.whatif import change_table, marginal, scaling_study
 from dashboard.pages.whatif import files as whatif_files
-from dashboard.pages.whatif import marginal, scaling_study
 from dashboard.pages.whatif.board import FACTORS, WhatIfBoard
 from dashboard.pages.whatif.inputs import WhatIfView
 from dashboard.queries.economics import token_flops
@@ -47,9 +47,12 @@ def draw(view: WhatIfView, again: Callable[[], None]) -> bool:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="whatif_around_row"):
         draw_segments(view.fields["around"], label="Around")
         st.caption(
-            "The studies change one thing at a time; everything else is as in the base."
-            if view.link.around == "base"
-            else "The studies keep your changes and change one thing more at a time."
+            (
+                "The studies change one thing at a time; everything else is as in the base."
+                if view.link.around == "base"
+                else "The studies keep your changes and change one thing more at a time."
+            )
+            + " They compare the fastest; System size follows Figures of."
         )
         st.space("stretch")
         name = exports.file_name(board.scenario, "studies", "csv")
@@ -62,7 +65,7 @@ def draw(view: WhatIfView, again: Callable[[], None]) -> bool:
             on_click="ignore",
             type="tertiary",
             icon=":material/download:",
-            help="Results of the four studies so far: CSV files and the scenario, in a zip archive.",
+            help="Results of the studies so far: CSV files and the scenario, in a zip archive.",
         )
     first, second = st.columns(2, gap="medium")
     with first.container(border=True, gap="xsmall", height="stretch"):
@@ -74,6 +77,8 @@ def draw(view: WhatIfView, again: Callable[[], None]) -> bool:
         _sweep_two(board)
     with second.container(border=True, gap="xsmall", height="stretch"):
         scaling_study.card(board)
+    with st.container(border=True, gap="xsmall", key="whatif_table"):
+        change_table.card(board)
     return waiting
 
 
@@ -123,8 +128,11 @@ def swings_of(
     missing = (None, None)
     swings = []
     for which, by in gains.items():
-        (down, down_kept), (up, up_kept) = (by.get(factor, missing) for factor in factors)
-        swings.append(Swing(which.name, which.label, down, up, down_kept, up_kept, _ABOUT[which.about]))
+        # Whole numbers of the hardware are halved and doubled whatever the factors are.
+        down, down_kept = next((gain for factor, gain in by.items() if factor < 1), missing)
+        up, up_kept = next((gain for factor, gain in by.items() if factor > 1), missing)
+        own = "" if set(by) <= set(factors) else " ÷2, ×2"
+        swings.append(Swing(which.name, f"{which.label}{own}", down, up, down_kept, up_kept, _ABOUT[which.about]))
     return sorted(swings, key=lambda swing: list(_ABOUT.values()).index(swing.group))
 
 

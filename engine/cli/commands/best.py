@@ -81,8 +81,9 @@ def find_best(
     advice = None
     if has_advice and len(found.top):
         from engine.questions.recommendations import find_recommendation
+        from engine.recommendation import ProvenBest
 
-        advice = find_recommendation(scenario, asked)
+        advice = find_recommendation(scenario, asked, contenders=10 if recommended else 0, best=ProvenBest.of(found))
     shown = find_shown(scenario, asked, advice=advice, optimum=found) if len(found.top) else None
     table = best_table(found)
     if json:

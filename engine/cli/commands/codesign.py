@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from engine.codesign import Progress, Results, Study
+    from engine.questions.design_pairs import DesignPair
     from engine.questions.designs import DesignFindings
 
 __all__ = ["run_codesign"]
@@ -70,6 +71,7 @@ def run_codesign(
       shardscape codesign study.json --folder s3://bucket/study --cluster tcp://10.0.0.1:8786
       shardscape codesign offload_capacity_and_bandwidth --folder offload
       shardscape codesign results --objective tokens_per_s --objective watts --csv
+      shardscape codesign results --beside 12,40
       shardscape codesign results --check
     """
     from engine.codesign import StudyCancelled, StudyError, estimate, ready_names, results, run, time_points
@@ -220,7 +222,7 @@ def _report_answers(findings: DesignFindings, *, csv: bool, json: bool) -> None:
     import pandas as pd
 
     from engine.codesign import StudyError
-    from engine.questions.designs import designs_document, find_worth
+    from engine.questions.designs import designs_document, find_pair, find_worth
 
     found, asked, refused = findings.results, findings.asked, None
     columns = found.designs(asked.of, asked.at).columns
@@ -236,6 +238,9 @@ def _report_answers(findings: DesignFindings, *, csv: bool, json: bool) -> None:
         write_table(alone if findings.front is None else findings.front, json=False, csv=True)
     else:
         _print_estimate(findings, alone)
+        _print_shown(findings)
+        if (pair := find_pair(findings)) is not None:
+            _print_pair(pair)
         if (more := find_worth(findings)) is not None:
             write_line(f"\nWhere one more dollar goes from design {asked.sensitivity:,}")
             write_table(more.drop(columns="label"), json=False, csv=False)
@@ -270,6 +275,46 @@ def _print_estimate(told: DesignFindings, alone: pd.DataFrame) -> None:
         _design_table(found, told.front.head(SHOWN), told.objectives)
     if told.binding is not None:
         _print_binding(told)
+
+
+def _print_shown(told: DesignFindings) -> None:
+    """Print the executions of the best design whose figures are asked for."""
+    from engine.executions.execution_names import execution_name
+    from engine.questions.design_pairs import shown_sides
+
+    if told.best is None:
+        return
+    write_line("\nDesigns are ranked by their fastest executions.")
+    for name, side in shown_sides(told.results, int(str(told.best["design"])), told.asked).items():
+        if side is not None:
+            row = side.shown.execution
+            remark = f" {side.shown.remark}" if side.shown.remark else ""
+            write_line(
+                f"{side.shown.figures_of.capitalize()} of the best design, {name}: {execution_name(row)}, "
+                f"{row['sample_rate']:,.4g} samples/s, step {row['total_time']:,.4g} s.{remark}"
+            )
+
+
+def _print_pair(pair: DesignPair) -> None:
+    import pandas as pd
+
+    from engine.questions.design_pairs import find_terms
+
+    write_line(f"\nDesign {pair.one:,} and design {pair.other:,}")
+    for table, nothing in (
+        (pd.concat([pair.choices, pair.quantities]).drop(columns="label"), "The designs do not differ."),
+        (pair.prices, "No item differs in price."),
+    ):
+        if len(table):
+            write_table(table, json=False, csv=False)
+        else:
+            write_line(nothing)
+    for name, (one, other) in pair.sides.items():
+        if one is None or other is None:
+            write_line(f"{name} does not run on one of the designs.")
+            continue
+        write_line(f"\nTimes of the step that differ, {one.shown.figures_of} execution of {name} [s]")
+        write_table(pd.DataFrame(find_terms(one, other)), json=False, csv=False)
 
 
 def _print_binding(told: DesignFindings) -> None:

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.fields import Asked
-from engine.questions.verb import Document
 from models.documents import Accepts, Number, Text, Whole
 
 __all__ = ["CodesignQuestion", "DesignsQuestion"]
 
 
-class DesignsQuestion(Document):
-    """Question about the designs of a study whose points are computed."""
+class DesignsQuestion(FiguresQuestion):
+    """Question about the designs of a study whose points are computed; the fastest executions rank them."""
 
     objectives: Annotated[
         list[Annotated[str, Text(100, shortest=1)]] | None, Asked("Objectives", option="objective", repeats=True)
@@ -33,6 +33,14 @@ class DesignsQuestion(Document):
     ] = Field(default="middle", description="Which end of price ranges to use.")
     sensitivity: Annotated[int, Whole(0, 10**15)] | None = Field(
         default=None, description="Number of a design: also compute its gain per dollar from each part."
+    )
+    beside: Annotated[
+        list[Annotated[int, Whole(0, 10**15)]] | None, Asked("Two designs", option="beside", metavar="N,M")
+    ] = Field(
+        default=None,
+        min_length=2,
+        max_length=2,
+        description="Two designs next to each other: differences of hardware, price, rate and times of the step.",
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.fields import Asked
 from engine.questions.scenario_documents import LIMITS_SCHEMA, Limits
 from engine.questions.verb import Document, Named
@@ -307,7 +308,7 @@ class WorkloadReplayQuestion(Document):
     jobs: bool = Field(default=False, description="Whether to list every job.")
 
 
-class ElasticQuestion(Document):
+class ElasticQuestion(FiguresQuestion):
     """Question for the best plan of a model by number of GPUs, through phases, and after a loss of nodes."""
 
     model: Annotated[Named, Asked("Model")] = Field(

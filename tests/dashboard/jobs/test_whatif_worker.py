@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from dashboard.pages.whatif import answer as whatif_answer
 from dashboard.pages.whatif import board as whatif_board
 from dashboard.settings import settings_from
 from dashboard.words.numbers import format_value
-from engine import ExplorationCancelled, Scenario, whatif
+from engine import ExplorationCancelled, Scenario, recommendation, whatif
 from engine.executions.codes import OFFLOADS
 from engine.questions.changes import change_question
 from engine.whatif import PointSequence
@@ -102,7 +103,9 @@ def told(answer: whatif.Answer) -> str:
 
     How many executions are evaluated depends on what was asked before: what was best elsewhere is tried first.
     """
-    return repr([getattr(answer, name) for name in answer.__slots__ if name not in ("seconds", "evaluated")])
+    left_out = ("seconds", "evaluated", "fastest", "scenario")
+    own = [getattr(answer, each.name) for each in fields(answer) if each.name not in left_out]
+    return repr([own, answer.scenario.key, told(answer.fastest) if getattr(answer, "fastest", None) else None])
 
 
 def test_what_was_begun_ahead_is_the_answer_and_nothing_is_begun_while_somebody_waits(here: Asked) -> None:
@@ -131,7 +134,7 @@ def test_answers_and_studies_are_those_of_this_process(
         ("sensitivity", (base, (0.9, 1.1), ("hbm_bandwidth", "hbm_capacity"))),
         ("sweep", (base, "hbm_capacity", [20.0, 80.0, 160.0], more)),
         ("sweep_two", (base, "hbm_capacity", [40.0, 80.0], "hbm_bandwidth", [1e3, 2e3])),
-        ("sizes", (base, [8, 16, 24], "kept")),
+        ("shown_sizes", (base, [8, 16, 24], "kept")),
     ]
 
     def found(one: Asked) -> list[Any]:
@@ -186,7 +189,7 @@ def test_a_question_that_takes_long_holds_up_neither_others_nor_studies_and_a_de
     apart: Asked, here: Asked
 ) -> None:
     """A study that was under way goes on in the process that takes its place, and the question can be asked again."""
-    points = iter(apart.study("sizes", scenario(), [8, 16, 24], "kept"))
+    points = iter(apart.study("shown_sizes", scenario(), [8, 16, 24], "kept"))
     first, expected = next(points), told(here.answer(scenario(), {"hbm_capacity": 60.0}))
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(apart.answer, endless(), {})
@@ -202,7 +205,7 @@ def test_a_question_that_takes_long_holds_up_neither_others_nor_studies_and_a_de
     page.button(key="job_again_search").click().run()
     assert apart.questions.board.find(apart.questions.kind, problem.value.job.key) is None
     third = next(points)
-    assert repr([first, second, third]) == repr(list(whatif.sizes(scenario(), [8, 16, 24])))
+    assert repr([first, second, third]) == repr(list(recommendation.shown_sizes(scenario(), [8, 16, 24])))
     assert apart.worker.pid != before
 
 
@@ -236,7 +239,7 @@ def test_the_process_ends_with_the_server_whatever_it_is_doing() -> None:
     closed.worker.start()
     closed.close()
     with pytest.raises(ExplorationCancelled, match="is being stopped"):
-        next(iter(closed.study("sizes", scenario(), [8], "kept")))
+        next(iter(closed.study("shown_sizes", scenario(), [8], "kept")))
     server = subprocess.Popen(
         [sys.executable, "-c", _SERVER, json.dumps([endless().to_document(), scenario().to_document()])],
         stdout=subprocess.PIPE,

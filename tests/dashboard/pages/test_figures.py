@@ -22,7 +22,7 @@ from dashboard.queries.figures import WORKING
 from dashboard.queries.recommendation import begin_advice, workers
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.numbers import format_value
-from engine import Exploration, Scenario, explore_scenario
+from engine import Exploration, Scenario, codesign, explore_scenario
 from engine.cli.main import app as commands
 from engine.executions.execution_names import execution_name
 from engine.questions import answer
@@ -30,7 +30,7 @@ from engine.questions.documents.comparison import CompareQuestion
 from engine.questions.documents.cost import PlanRunQuestion
 from engine.questions.documents.explorations import BestQuestion, ExploreQuestion, FiguresQuestion
 from engine.questions.fields import question_fields
-from engine.recommendation import recommend
+from engine.recommendation import recommend, shown_sizes
 from tests.dashboard.page_runs import again, figure, html, plainly, run
 from tests.dashboard.server import own_server
 
@@ -88,7 +88,7 @@ def tiles_of(page: str, choice: str) -> Mapping[str, str]:
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_page_and_command_has_one_number_and_one_name_for_one_execution(choice: str) -> None:
-    row, pages = expected(choice), ("explore", "execution", "memory", "compare")
+    row, pages = expected(choice), ("explore", "execution", "memory", "compare", "whatif")
     tiles = {page: tiles_of(page, choice) for page in pages}
     shared = 0
     for label in {label for each in tiles.values() for label in each}:
@@ -99,6 +99,10 @@ def test_every_page_and_command_has_one_number_and_one_name_for_one_execution(ch
             assert set(values.values()) == {plainly(format_value(STATISTICS[label], row[STATISTICS[label]]))}
     assert shared >= 4
     assert all(execution_name(row) in told_by(page, choice) for page in pages)
+    results = run("results", explored(), {"figures": choice})
+    line = plainly(next(each.value for each in results.markdown if each.value.startswith(f"**{choice.capitalize()}")))
+    assert execution_name(row) in line
+    assert all(plainly(format_value(name, row[name])) in line for name in ("total_time", "sample_rate"))
     front = run("pareto", explored(), {"figures": choice})
     [star] = [each for each in figure(front, "pareto_plot")["data"] if each.get("name") == choice.capitalize()]
     assert star["y"] == pytest.approx([row["sample_rate"]])
@@ -114,10 +118,48 @@ def test_every_page_and_command_has_one_number_and_one_name_for_one_execution(ch
         json.loads(told)["shown"],
         json.loads(CliRunner().invoke(commands, ["explore", *OPTIONS, "--figures-of", choice]).stdout)["shown"],
     ]
+    changed = answer("what_if", {**question, "changes": {}})
+    answers += [changed["shown"], changed["shown_before"]]
     for each in answers:
         assert (each["figures_of"], each["execution"]["id"]) == (choice, row["id"])
         for name in STATISTICS.values():
             assert each["execution"][name] == row[name]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_what_ranks_by_the_fastest_shows_the_same_execution_of_one_point(choice: str) -> None:
+    row, scenario = expected(choice), explored().scenario
+    limits = dict(scenario.limits)
+    study = {
+        "format": codesign.FORMAT,
+        "name": "one design",
+        "models": ["llama-3-8B"],
+        "systems": ["h100_80g_sxm"],
+        "sizes": [8],
+        "datatypes": ["bfloat16"],
+        "batches": [32],
+        "costs": {"preset": "h100_2024"},
+        "limits": limits,
+    }
+    designs = answer("codesign", {"study": study, "figures_of": choice, "objectives": ["tokens_per_s"]})
+    elastic = answer(
+        "plan_elastic",
+        {
+            "model": "llama-3-8B",
+            "system": "h100_80g_sxm",
+            "global_batch": 32,
+            "gpus": [8],
+            "limits": limits,
+            "figures_of": choice,
+        },
+    )
+    for shown in (designs["shown"]["llama-3-8B"], elastic["shown"]):
+        assert shown["figures_of"] == choice
+        assert execution_name(shown["execution"]) == execution_name(row)
+        assert all(shown["execution"][name] == row[name] for name in STATISTICS.values())
+    [point] = shown_sizes(scenario, [8], "kept", choice)  # type: ignore[arg-type]
+    assert (point.rate, point.efficiency) == (row["sample_rate"], row["total_efficiency"])
+    assert designs["best"]["samples_per_s"] == elastic["sizes"][0]["raw_best"] == expected("fastest")["sample_rate"]
 
 
 def test_what_speaks_against_an_execution_goes_with_its_figures() -> None:
@@ -125,7 +167,7 @@ def test_what_speaks_against_an_execution_goes_with_its_figures() -> None:
     sentences = [plainly(each) for each in doubts(scenario, row)]
     assert any(each.startswith("May not fit") for each in sentences)
     assert not doubts(scenario, expected("recommended"))
-    for page in ("explore", "execution", "memory", "compare"):
+    for page in ("explore", "execution", "memory", "compare", "whatif", "results"):
         assert all(each in told_by(page, "fastest") for each in sentences), page
     shown = answer("best", {"scenario": scenario.to_document(), "figures_of": "fastest"})["shown"]
     assert shown["execution"]["fit"] == "may not fit"

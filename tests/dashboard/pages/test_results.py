@@ -29,12 +29,13 @@ import hardware
 from dashboard.files import exports
 from dashboard.files.excel import write_excel
 from dashboard.files.growing_file import Abandoned, GrowingFile
+from dashboard.pages.results.queries import load_page, place_of
 from dashboard.queries.economics import Metric, utilisation
 from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, text
 from dashboard.words.numbers import count
 from engine import WorkSizes, working_in
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
-from engine.recommendation import fit_bounds_of, with_fit
+from engine.recommendation import fit_bounds_of, recommend, with_fit
 from engine.store import StoreCondition
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
 from tests.dashboard.pages.test_calibrated_pages import dense
@@ -349,6 +350,30 @@ def test_every_stored_column_can_be_filtered_by() -> None:
         word = column.dtype in ("bool", "str")
         one = Filter(column, (value,)) if word else Filter(column, low=float(value), high=float(value))
         assert found.rows.count(conditions([one])) >= 1, column.name
+
+
+@pytest.mark.parametrize(
+    ("by", "order"), [("sample_rate", "best"), ("total_time", "worst"), ("tensor_par", "best"), ("id", "best")]
+)
+@pytest.mark.parametrize("where", [(), (("pipeline_par", "=", 1),)])
+def test_the_shown_execution_is_on_the_row_that_its_line_names(by: str, order: str, where: tuple[Any, ...]) -> None:
+    found = exploration()
+    for execution in found.rows.page(40, 3, where=list(where), names=["id"])["id"].to_pylist():
+        place = place_of(found, found.key, where, by, order, execution)
+        assert place is not None
+        page = load_page(found, found.key, where, by, order, place // 100 + 1, 100, ("sample_rate",))
+        assert page["id"].iloc[place % 100] == execution
+
+
+def test_one_click_selects_the_recommended_execution_and_turns_to_its_row() -> None:
+    app = run("results", exploration(), {"results_order": "worst"})
+    app.button(key="results_select_shown").click()
+    app = again(app, exploration())
+    own = recommend(exploration()).execution
+    assert own is not None
+    assert app.session_state["_url"]["id"] == str(own["id"])
+    assert own["id"] in app.dataframe[0].value.iloc[:, 0].tolist()
+    assert any(each.value.startswith("**Recommended**") for each in app.markdown)
 
 
 def test_neither_end_of_a_field_is_called_best() -> None:

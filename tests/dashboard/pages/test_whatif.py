@@ -27,8 +27,11 @@ from dashboard.words.executions import differences
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
 from engine.executions.execution_names import execution_name
+from engine.executions.tie_order import plainest_of
 from engine.exploration.memory_requirements import least_memory
 from engine.questions.changes import change_question
+from engine.questions.documents.explorations import FiguresQuestion
+from engine.recommendation import change_table
 from engine.whatif import PointSequence
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
 from tests.dashboard.server import own_server
@@ -77,8 +80,11 @@ def every_study() -> Iterator[None]:
         yield
 
 
+FASTEST = FiguresQuestion(figures_of="fastest")
+
+
 def page(link: dict[str, str] | None = None) -> AppTest:
-    return run("whatif", exploration(), link)
+    return run("whatif", exploration(), {"figures": "fastest", **(link or {})})
 
 
 @contextmanager
@@ -98,7 +104,7 @@ def waited_for() -> Iterator[None]:
 def studied(link: dict[str, str] | None = None, found: Exploration | None = None) -> AppTest:
     """The page with all its studies done."""
     with waited_for():
-        return run("whatif", found or exploration(), link)
+        return run("whatif", found or exploration(), {"figures": "fastest", **(link or {})})
 
 
 def settled(app: AppTest, found: Exploration | None = None) -> AppTest:
@@ -244,7 +250,7 @@ def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
 
 def test_the_old_best_stays_where_others_only_tie_with_it() -> None:
     """Of the executions that are equally fast after a change, the one that was best before is no worse."""
-    found = answer(change_question(exploration().scenario, {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0}))
+    found = answer(change_question(exploration().scenario, {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0}, FASTEST))
     free = whatif.reoptimise(exploration().scenario, found.changes)
     assert found.best is not None
     assert free.best is not None
@@ -263,12 +269,12 @@ def test_the_old_best_is_the_plainest_of_those_that_tie_though_nothing_was_explo
     assert plain is not None
     assert first is not None
     assert plain["id"] != first["id"]
-    unchanged = answer(change_question(found.scenario, {}))
+    unchanged = answer(change_question(found.scenario, {}, FASTEST))
     assert unchanged.base is not None
     assert unchanged.best is not None
     assert unchanged.base["id"] == plain["id"]
     assert not differences(plain, unchanged.best)
-    changed = answer(change_question(found.scenario, {"hbm_bandwidth": 6144.0}))
+    changed = answer(change_question(found.scenario, {"hbm_bandwidth": 6144.0}, FASTEST))
     kept = changed.scenario.evaluate(found.scenario.space.table([plain["id"]])).iloc[0]
     assert changed.kept is not None
     assert changed.kept["total_time"] == kept["total_time"]
@@ -339,3 +345,37 @@ def test_what_this_server_does_not_explore_it_does_not_search_either() -> None:
     with own_server(None, LARGEST_SPACE=scenario.space.total - 1):
         refused = page()
     assert f"this server explores up to {scenario.space.total - 1:,}" in refused.error[0].value.replace("\\", "")
+
+
+def test_an_amount_changes_a_parameter_and_what_is_none_is_refused() -> None:
+    app = page({"whatif_input": "amounts"})
+    field = next(each for each in app.text_input if each.key.startswith("_whatif_amounts_hbm_bandwidth"))
+    assert field.placeholder == "+1 TB/s"
+    field.set_value("+1 TB/s")
+    app = again(app, exploration())
+    bandwidth = exploration().scenario.system.mem1.bandwidth_gb_per_s
+    assert app.session_state["_url"]["whatif_changes"] == f"hbm_bandwidth:{bandwidth + 1000:g}"
+    field = next(each for each in app.text_input if each.key.startswith("_whatif_amounts_hbm_bandwidth"))
+    assert field.value == "+1000 GB/s"
+    field.set_value("+1 GiB")
+    app = again(app, exploration())
+    assert "not in 'GiB'" in plainly([each.value for each in app.toast])
+    assert app.session_state["_url"]["whatif_changes"] == f"hbm_bandwidth:{bandwidth + 1000:g}"
+
+
+def test_the_table_has_each_change_alone_and_all_together_for_the_file_too() -> None:
+    link = {
+        "whatif_changes": "hbm_bandwidth:6144;hbm_capacity:120",
+        "whatif_table_sizes": "8",
+        "figures": "recommended",
+    }
+    with every_study():
+        app = studied(link)
+    text = plainly(html(app))
+    changes = {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0}
+    rows = list(change_table(exploration().scenario, changes, counts=[8], choose=plainest_of))
+    assert len(rows) == 6
+    for row in rows:
+        assert f"<td>{plainly(signed_percent(row.gain))}</td>" in text
+        assert row.execution in text
+    assert text.count("All together") == 2

@@ -28,7 +28,7 @@ def _found_once() -> Iterator[None]:
     """What studies of the page found stays for the tests of this file, which look at the same few spaces; most look at
     the sizes only."""
     studies().close()
-    with only("sizes"):
+    with only("shown_sizes"):
         yield
     studies().close()
 
@@ -169,7 +169,9 @@ def test_where_nothing_runs_the_smallest_size_that_does_is_told() -> None:
 )
 def test_what_the_batch_is_at_every_size_is_told(batch: str, words: str) -> None:
     app = page(whatif_range="8..24:8", whatif_batch=batch)
-    assert f"Best throughput at each size with {words}" in plainly([each.value for each in app.caption])
+    assert f"Throughput of the fastest execution at each size with {words}" in plainly(
+        [each.value for each in app.caption]
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,21 +13,28 @@ import pytest
 from typer.testing import CliRunner
 
 import engine
+from engine import whatif
 from engine.cli.main import app
 from engine.executions.codes import OFFLOADS
+from engine.questions.changes import explain_less_from_more
 from engine.recommendation import (
+    NOTHING_RECOMMENDED,
     UNTOLD_ERROR,
     UNTOLD_HEADROOM,
+    ProvenBest,
     Recommendation,
+    RecommendationLimits,
     fit_of,
     mechanisms,
     mechanisms_of,
     more_than,
     recommend,
+    reoptimise_shown,
 )
 from engine.recommendation.contenders import LAYOUT
 from engine.validation.accepted import current_memory_residuals
 from engine.validation.uncertainty import memory_interval_of, memory_residuals
+from engine.whatif.prepared_spaces import ready
 from hardware import GIB
 from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.validation.library_outcomes import mapped, outcomes
@@ -118,6 +125,27 @@ def test_it_is_the_simplest_that_is_allowed_and_too_close_to_call(name: str, ask
     assert again.execution is not None
     assert again.execution["id"] == found.execution["id"]
     assert [(one.id, one.reason) for one in again.contenders] == [(one.id, one.reason) for one in found.contenders]
+
+
+def evaluated(name: str, execution: Any) -> dict[str, Any]:
+    """An execution with its outcome and figures."""
+    return {str(column): value for column, value in scenario(name).row(int(execution["id"])).items()}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_is_known_of_a_scenario_changes_the_time_of_its_recommendation_only(name: str) -> None:
+    asked, found = scenario(name), recommended(name)
+    optimum = engine.best_of(asked)
+    for near in (None, evaluated(name, found.execution), evaluated(name, found.fastest)):
+        again = recommend(asked, contenders=0, best=ProvenBest.of(optimum), prepared=ready(asked), near=near)
+        assert again.execution == found.execution
+        assert again.fastest == found.fastest
+        assert (again.close, again.terms, again.waived, again.why) == (
+            found.close,
+            found.terms,
+            found.waived,
+            found.why,
+        )
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -223,3 +251,27 @@ def test_the_command_tells_the_same() -> None:
     refused = CliRunner().invoke(app, [*command, "--figures-of", "fastest", "--headroom", "0.3"])
     assert refused.exit_code == 2
     assert "go with --figures-of recommended" in refused.output
+
+
+def test_less_from_more_is_explained_and_only_then() -> None:
+    """A recommended execution may be slower on better hardware; the fastest never is."""
+    base = engine.Scenario.of("llama-3.2-3B", "h100_80g_sxm", num_procs=8, max_batch_size=64, datatype="bfloat16")
+    more = {"hbm_capacity": base.system.mem1.capacity_gib + 32e9 / 2**30}
+    found = reoptimise_shown(base, more)
+    own = recommend(whatif.changed(base, more)).execution
+    assert found.best is not None
+    assert own is not None
+    assert found.best["id"] == own["id"]
+    assert found.of_fastest.gain >= 0.0 > found.gain
+    assert "another execution is the simplest within the error" in explain_less_from_more(found)
+    assert not explain_less_from_more(reoptimise_shown(base, more, "fastest"))
+    assert not explain_less_from_more(reoptimise_shown(base, {"hbm_bandwidth": 6700.0}))
+
+
+def test_where_nothing_is_recommended_the_fastest_stands_with_the_reason() -> None:
+    asked = scenario("calibrated")
+    found = reoptimise_shown(asked, {"hbm_bandwidth": 6700.0}, limits=RecommendationLimits(headroom=9.0))
+    assert found.best is not None
+    assert found.best["id"] == engine.best_of(found.scenario)["id"] or found.best["id"] in found.tied
+    assert (found.figures_of, found.base_figures_of) == ("fastest", "fastest")
+    assert found.remark == found.base_remark == NOTHING_RECOMMENDED

@@ -248,6 +248,18 @@ def test_sensitivity_changes_one_parameter_at_a_time() -> None:
     assert set(discrete.values()) == {2.0}
 
 
+def test_the_size_of_a_network_is_halved_and_doubled_whatever_the_factors_are() -> None:
+    base = scenario()
+    size = whatif.parameter(base, "net0_size").value
+    study = whatif.sensitivity(base, (0.9, 1.1), ["net0_size", "hbm_bandwidth", "sequence"])
+    found = {(which.name, factor): point for which, factor, point in study}
+    assert set(found) == {("net0_size", 0.5), ("net0_size", 2.0), ("hbm_bandwidth", 0.9), ("hbm_bandwidth", 1.1)}
+    for factor in (0.5, 2.0):
+        expected = whatif.reoptimise(base, {"net0_size": factor * size}).best
+        assert expected is not None
+        assert found["net0_size", factor].rate == expected["sample_rate"]
+
+
 @pytest.mark.parametrize(("name", "low", "high"), [("net1_bandwidth", 5, 400), ("net0_size", 2, 16), ("batch", 16, 64)])
 def test_sweeps_are_exact_and_cover_all_values(name: str, low: float, high: float) -> None:
     base = scenario()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption, read_phases
 from engine.cli.commands.plan_elastic.tables import write_plans
+from engine.cli.output import write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
 from engine.questions.documents.elastic import ElasticQuestion
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["plan_model"]
 
@@ -35,3 +41,19 @@ def plan_model(asked: ElasticQuestion, csv: CsvOption = False, json: JsonOption 
         with ProgressReport("planning sizes") as report:
             table = plan_sizes(asked, report)
     write_plans(table, json=json, csv=csv)
+    if not json and not csv and "raw_best" in table:
+        _print_shown(asked, table)
+
+
+def _print_shown(asked: ElasticQuestion, curve: pd.DataFrame) -> None:
+    """Print the execution at the largest size whose figures are asked for."""
+    from engine.executions.execution_names import execution_name
+    from engine.questions.elastic_models import show_largest
+
+    scenario, shown = show_largest(asked, curve)
+    if scenario is None or shown is None:
+        return
+    row = shown.execution
+    told = f"{execution_name(row)}, {row['sample_rate']:,.4g} samples/s, step {row['total_time']:,.4g} s."
+    role = f"{shown.figures_of.capitalize()} on {scenario.num_procs:,}"
+    write_line(f"\nPlans of every size are the fastest. {role}: {told} {shown.remark}".rstrip())
