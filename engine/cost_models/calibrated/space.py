@@ -96,7 +96,7 @@ COVERED: dict[str, str] = {
     "data_par_net": "as ranks are placed; gradients are exchanged over context parallel ranks, too",
     "fused_activation": "on",
     "seq_par_ag_redo": "off; gathers are always repeated",
-    "training": "on; serving has an evaluation of its own",
+    "training": "on; a limit off gives forward passes alone",
 }
 """Values tried of each field without limits; other fields are as in Calculon's space."""
 
@@ -128,6 +128,11 @@ class CalibratedSpace(Space):
         super().__init__(
             model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
         )
+
+    @property
+    def trains(self) -> bool:
+        """Return whether the executions are training steps; forward passes alone only where a limit asks for those."""
+        return bool(permits(self.limits, "training")(True))
 
     @property
     def connected(self) -> bool:
@@ -196,7 +201,7 @@ class CalibratedSpace(Space):
     def _telling(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the allowed values that the model can have and that give different figures."""
         if name == "training":
-            return tuple(value for value in values if value)
+            return (self.trains,)
         if name == "tensor_par_overlap" and "ring" in values:
             return tuple(value for value in values if value != "pipe")
         if name == "fp8_param_gather":
