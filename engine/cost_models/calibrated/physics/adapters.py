@@ -16,7 +16,7 @@ from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from models.layers import Product
 
-__all__ = ["BYTES", "AdapterTraffic", "adapter_traffic", "has_adapter", "local_adapters"]
+__all__ = ["BYTES", "AdapterTraffic", "adapter_seconds", "adapter_traffic", "has_adapter", "local_adapters"]
 
 BYTES = 2.0
 """Bytes per element of an adapter's inputs, outputs and inner vectors [bytes]: 16 bits with products of any width.
@@ -94,6 +94,23 @@ def adapter_traffic(case: Case, size: int) -> AdapterTraffic:
         elements = each.local_inputs(part) + passes * each.local_outputs(part) + 2.0 * tuning.rank
         moved = moved + BYTES * tokens * elements
     return AdapterTraffic(moved, float(len(tuning.products[size])))
+
+
+def adapter_seconds(traffic: AdapterTraffic, memory: Floats, kernel_start: float) -> tuple[Floats, Floats]:
+    """Return the seconds of the adapters of a block, forward and backward [rows] [s].
+
+    Their products are narrow: memory bounds them, and each is a kernel of its own.
+
+    Args:
+        traffic: of the block, of `adapter_traffic` [bytes].
+        memory: sustained bandwidth of memory [bytes/s].
+        kernel_start: start of a kernel [s].
+    """
+    seconds = traffic.moved / memory
+    return (
+        seconds + LAUNCHES_FORWARD * traffic.targets * kernel_start,
+        BACKWARD_TRAFFIC * seconds + LAUNCHES_BACKWARD * traffic.targets * kernel_start,
+    )
 
 
 def has_adapter(products: tuple[Product, ...], *names: str) -> bool:

@@ -438,7 +438,6 @@ class Case(CachedRows):
         return np.maximum(np.round(share), 1.0)
 
     @property
-    @once_per_case
     def with_full_packs(self) -> Case:
         """The same rows where every sequence is full, as the longest pack of samples may be: it decides the memory."""
         tuning = self.model.tuning
@@ -447,7 +446,6 @@ class Case(CachedRows):
         return replace(self, model=replace(self.model, tuning=replace(tuning, fill=1.0)))
 
     @property
-    @once_per_case
     def forward_only(self) -> npt.NDArray[np.bool_] | None:
         """Rows of a forward pass alone; None without any."""
         alone = self.layout.training <= 0

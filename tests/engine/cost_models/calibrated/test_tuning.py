@@ -171,3 +171,36 @@ def test_other_cost_models_refuse_tuned_models() -> None:
     model = tuned("gpt3-13B", **LORA)
     refused = [name for name, each in COST_MODELS.items() if each.unsupported(model)]
     assert refused == ["calculon"]
+
+
+@pytest.mark.parametrize("name", ["llama-3-8B", "qwen3-next-80B-A3B"])
+def test_operations_of_a_block_add_up_to_the_products_of_a_step(name: str) -> None:
+    row = executions_of(name).query("pipeline_par == 1 and tensor_par == 2").iloc[0].to_dict()
+    for model, passes in ((tuned(name, **LORA), 2), (models.load(name), 1)):
+        asked = row if passes == 2 else forward_executions(pd.DataFrame([row])).iloc[0].to_dict()
+        found = engine.operations(model, SYSTEM, asked, cost_model="calibrated")
+        assert (found["wgrad_processing_time"] == 0.0).all()
+        assert ("adapters" in set(found["name"])) == (passes == 2)
+        assert (found["agrad_processing_time"] > 0.0).any() == (passes == 2)
+        large = evaluate(model, pd.DataFrame([asked])).iloc[0].to_dict()
+        account = COST_MODELS["calibrated"].account(model, load(SYSTEM), large, None)
+        parts = {part.name: part.seconds for part in account.parts()}
+        blocks = dict(zip(account.block().kinds, block_counts(model), strict=True))
+        products = found[(found["engine"] == "matrix") & ~found["name"].isin(("attention_core", "mixing"))]
+        products = pd.concat([products, found[found["name"] == "adapters"]])
+        each = products["fw_time"] + products["bw_time"]
+        whole = (each * products["block"].map(blocks)).sum() * row["batch_size"] / row["data_par"]
+        assert parts["Linear layers"] == pytest.approx(whole / row["microbatch_size"])
+
+
+def block_counts(model: Model) -> list[int]:
+    return [count for _, count in model.pattern_or_assumed().counted_blocks()]
+
+
+def test_time_of_quantised_weights_counts_as_never_measured() -> None:
+    row = executions_of("llama-3-8B").head(1)
+    asked = {bits: tuned("llama-3-8B", **LORA, frozen_weight_bits=bits) for bits in (4, 16)}
+    said = {bits: COST_MODELS["calibrated"].not_measured(model, load(SYSTEM), row)[0] for bits, model in asked.items()}
+    assert set(said[4]) - set(said[16]) == {"frozen weights in 4 bits"}
+    assert "not calibrated" in models.unrepresented(asked[4])[0]
+    assert not models.unrepresented(asked[16])

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.adapters import (
-    BACKWARD_TRAFFIC,
     LAUNCHES_BACKWARD,
     LAUNCHES_FORWARD,
+    adapter_seconds,
     adapter_traffic,
 )
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
@@ -366,10 +366,7 @@ def _with_adapters(case: Case, p: Parameters, unit: MatrixUnit, half: Half, size
     """Return a half whose own weights are frozen, with the adapters of the block among its products and launches."""
     frozen = half.products
     traffic = adapter_traffic(case, size)
-    # Narrow products are bound by memory; each is a kernel of its own.
-    seconds = traffic.moved / unit.memory
-    forward = seconds + LAUNCHES_FORWARD * traffic.targets * p.kernel_start
-    backward = BACKWARD_TRAFFIC * seconds + LAUNCHES_BACKWARD * traffic.targets * p.kernel_start
+    forward, backward = adapter_seconds(traffic, unit.memory, p.kernel_start)
     products = Linear(frozen.forward + forward, frozen.backward - frozen.weight + backward, np.zeros(()))
     launches = (
         half.launches[0] + LAUNCHES_FORWARD * traffic.targets,
