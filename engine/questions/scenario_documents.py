@@ -128,14 +128,19 @@ SystemName = Annotated[Named, Asked("System", option_help="Library name or JSON 
 
 AdapterRank = Annotated[
     Annotated[int, Whole(0, 2**16)] | None,
-    Asked("Adapter rank", metavar="R"),
+    Asked("Adapter rank", metavar="R", option_help="Rank of LoRA adapters on frozen weights; 0 trains all weights."),
     Field(description="Rank of LoRA adapters on frozen weights; 0 trains all weights. Null: as the model says."),
 ]
 """Rank of adapters."""
 
 AdapterTargets = Annotated[
     Annotated[str, Text(500, shortest=1)] | None,
-    Asked("Adapted layers", option="adapter-targets", metavar="|".join((*TARGET_GROUPS, "NAME+NAME"))),
+    Asked(
+        "Adapted layers",
+        option="adapter-targets",
+        metavar="|".join((*TARGET_GROUPS, "NAME+NAME")),
+        option_help="Linear layers with an adapter, by group or by name; all_linear by default.",
+    ),
     Field(
         description="Linear layers with an adapter: all_linear, attention, mlp, or names of products joined by +, such "
         "as query_key_value+attention_output. Null: all_linear."
@@ -145,21 +150,31 @@ AdapterTargets = Annotated[
 
 FrozenWeightBits = Annotated[
     Literal[32, 16, 8, 4] | None,
-    Asked("Frozen weights", option="frozen-weight-bits", words={each: f"{each} bits" for each in (32, 16, 8, 4)}),
+    Asked(
+        "Frozen weights",
+        option="frozen-weight-bits",
+        words={each: f"{each} bits" for each in (32, 16, 8, 4)},
+        option_help="Width of frozen weights in memory [bits], 16 by default; time is not calibrated below.",
+    ),
     Field(description="Width of frozen weights in memory [bits]; time is not calibrated below 16. Null: 16."),
 ]
 """Width of frozen weights."""
 
 LossChunk = Annotated[
     Annotated[int, Whole(0, 2**30)] | None,
-    Asked("Loss chunk", "tokens"),
+    Asked("Loss chunk", "tokens", option_help="Tokens whose logits are in memory at once; all by default."),
     Field(description="Tokens whose logits are in memory at once, chunk by chunk; 0 for all. Null: 0."),
 ]
 """Chunk of the loss."""
 
 SampleLengths = Annotated[
     Annotated[list[Annotated[int, Whole(1, 2**30)]], Field(max_length=4_096)] | None,
-    Asked("Sample lengths", "tokens", metavar="N,N,.."),
+    Asked(
+        "Sample lengths",
+        "tokens",
+        metavar="N",
+        option_help="Lengths of samples, each equally often, to pack into sequences; one each by default.",
+    ),
     Field(
         description="Lengths of samples, each equally often, that are packed into sequences; attention stays within a "
         "sample. Null: one sample per sequence."

@@ -16,14 +16,14 @@ import pandas as pd
 
 import hardware
 import models
-from engine.cost_models.calibrated import Case, model_shapes, parameters, step_times
+from engine.cost_models.calibrated import Case, generation_of, model_shapes, parameters, step_times
 from engine.cost_models.calibrated import memory_use as processor_memory
 from engine.validation.mapping import map_runs
 from engine.validation.reading import runs_of
 from hardware import GIB
 from models import Model
 
-__all__ = ["OUT_OF_MEMORY", "error_medians", "fine_tuning_runs", "predict_fine_tuning"]
+__all__ = ["OUT_OF_MEMORY", "current_residuals", "error_medians", "fine_tuning_runs", "predict_fine_tuning"]
 
 OUT_OF_MEMORY: Final = "out of memory"
 """Outcome of a run that did not fit."""
@@ -97,6 +97,24 @@ def predict_fine_tuning() -> pd.DataFrame:
             "reason": np.where(mapped.supported, reason, mapped.reason_text),
         }
     )
+
+
+def current_residuals() -> pd.DataFrame:
+    """Return the errors of steps with adapters: `id`, `source` (a repository), `generation`, `experts`, `ratio`
+    (measured over predicted)."""
+    runs, found = _rows(), predict_fine_tuning()
+    kept = found["error"].notna() & (found["method"] != "full")
+    systems = {name: generation_of(hardware.load(name)) for name in runs["system"].unique()}
+    experts = {name: bool(model_shapes(models.load(name)).experts > 0) for name in runs["model_key"].unique()}
+    return pd.DataFrame(
+        {
+            "id": runs["id"],
+            "source": runs["source"].str.partition("@")[0],
+            "generation": runs["system"].map(systems),
+            "experts": runs["model_key"].map(experts),
+            "ratio": 1.0 / (1.0 + found["error"]),
+        }
+    )[kept].reset_index(drop=True)
 
 
 def error_medians(predictions: pd.DataFrame) -> pd.DataFrame:

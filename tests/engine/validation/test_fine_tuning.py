@@ -1,8 +1,12 @@
 """Runs of fine-tuning against predictions: their errors, and which of them fit."""
 
+import pandas as pd
 import pytest
 
-from engine.validation.fine_tuning import error_medians, fine_tuning_runs, predict_fine_tuning
+import models
+from engine.scenarios.scenario import Scenario
+from engine.validation.fine_tuning import current_residuals, error_medians, fine_tuning_runs, predict_fine_tuning
+from engine.validation.uncertainty import adapter_residuals, interval_of_kind
 
 WITHOUT_MEMORY = {"all weights in 16 bits", "tensors on the host"}
 
@@ -34,3 +38,26 @@ def test_every_run_has_a_source_and_a_licence() -> None:
     assert runs["source"].str.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]+:\S+").all()
     assert runs["licence"].ne("").all()
     assert runs["step_s"].median() == pytest.approx(6.25, abs=1.0)
+
+
+def test_intervals_of_adapters_are_of_their_own_runs() -> None:
+    pd.testing.assert_frame_equal(current_residuals(), adapter_residuals(), rtol=1e-4, check_dtype=False)
+    plain = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16")
+    lora = Scenario.of(
+        *(models.tuned(plain.model, {"adapter_rank": 16}), plain.system),
+        num_procs=8,
+        max_batch_size=8,
+        datatype="bfloat16",
+    )
+    alone = Scenario.of(
+        plain.model, plain.system, num_procs=8, max_batch_size=8, datatype="bfloat16", limits={"training": False}
+    )
+    whole, adapters = interval_of_kind(plain), interval_of_kind(lora)
+    assert whole is not None
+    assert adapters is not None
+    assert adapters.high > whole.high
+    assert adapters.described.startswith("adapters")
+    # Four of five of the 31 runs of dense models lie inside.
+    ratio = adapter_residuals().query("not experts")["ratio"]
+    assert ratio.between(adapters.low, adapters.high).mean() >= 0.8
+    assert interval_of_kind(alone) is None
