@@ -22,8 +22,6 @@ def without_predictions(order: LaunchOrder, report: Report) -> None:
         order: what shall be written.
         report: where what cannot be said is noted.
     """
-    if order.model.tuning is not None:
-        report.not_expressible(f"{order.model.tuning.describe().capitalize()}: not written, all weights are trained.")
     if order.model.layers is not None:
         return  # a pattern records no such layers
     trained = order.model.architecture_or_assumed().trained_prediction_layers

@@ -13,6 +13,7 @@ import models
 from engine.cost_models.calibrated import block_level, case_of, model_shapes, parameters
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.forward_passes import forward_executions
+from engine.launch import FRAMEWORKS, LaunchError, write
 from engine.scenarios.scenario import Scenario
 from hardware import load
 from models import Model
@@ -204,3 +205,16 @@ def test_time_of_quantised_weights_counts_as_never_measured() -> None:
     assert set(said[4]) - set(said[16]) == {"frozen weights in 4 bits"}
     assert "not calibrated" in models.unrepresented(asked[4])[0]
     assert not models.unrepresented(asked[16])
+
+
+def test_launch_files_say_that_they_train_all_weights() -> None:
+    model = tuned("llama-3-8B", **LORA)
+    best = engine.best(model, SYSTEM, num_procs=8, max_batch_size=16, datatype="bfloat16", cost_model="calibrated")
+    said = []
+    for name in FRAMEWORKS:
+        try:
+            said.append(write(best, model, framework=name).not_expressible[0])
+        except LaunchError:  # another framework's execution
+            continue
+    assert len(said) >= 3
+    assert {each.partition(":")[0] for each in said} == {"Adapters of rank 16 on all linear layers"}
