@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import engine
 import models
 from engine.scenarios.scenario import Scenario
 from models.token_flops import token_flops
@@ -110,3 +111,12 @@ def test_a_scenario_carries_its_tuning() -> None:
     assert tuned.model.tokens_per_sample < tuned.model.seq_size
     with pytest.raises(models.ModelFileError, match="choose the cost model calibrated"):
         tuned.model.require_block()
+
+
+def test_a_model_of_six_numbers_takes_adapters() -> None:
+    six = {"hidden": 4096, "feedforward": 16384, "seq_size": 2048, "attn_heads": 32, "attn_size": 128, "num_blocks": 32}
+    model = models.tuned(models.load_document(six, "six"), {"adapter_rank": 4})
+    assert models.dimensions(model).num_blocks == 32
+    limits = {"tensor_par": 1, "pipeline_par": 1}
+    terms = {"num_procs": 8, "max_batch_size": 8, "datatype": "bfloat16", "limits": limits, "cost_model": "calibrated"}
+    assert engine.best(model, "h100_80g_sxm", **terms)["weight_grad_space"] < 2**27

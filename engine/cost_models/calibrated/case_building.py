@@ -128,15 +128,16 @@ def _untuned_shapes(model: Model) -> ModelShapes:
         # Attention to chosen tokens is no fused kernel over a window: its layers state their work themselves.
         return pattern_shapes(architecture_pattern(found), model.seq_size, found.trained_prediction_layers)
     if found is None:
+        block = model.calculon or model.require_block()
         values = dict.fromkeys(SIZES, 0.0)
         values |= {
-            "hidden": model.hidden,
-            "feedforward": model.feedforward,
-            "num_blocks": model.num_blocks,
-            "attn_heads": model.attn_heads,
-            "key_value_heads": model.attn_heads,
-            "attn_size": model.attn_size,
-            "value_size": model.attn_size,
+            "hidden": block.hidden,
+            "feedforward": block.feedforward,
+            "num_blocks": block.num_blocks,
+            "attn_heads": block.attn_heads,
+            "key_value_heads": block.attn_heads,
+            "attn_size": block.attn_size,
+            "value_size": block.attn_size,
             "seq_size": model.seq_size,
             "vocabulary": 1.0,
             "experts_per_token": 1.0,
