@@ -19,6 +19,7 @@ from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import (
     DATATYPES,
+    FULLY_SHARDED,
     NOT_READ,
     layer_rules,
     tensor_rules,
@@ -176,7 +177,10 @@ class CalibratedSpace(Space):
         for name in FIELDS_OF_A_MODE:
             if by_name(name).dtype == "int64":
                 allowed = permits(self.limits, name)
-                values.append(tuple(value for value in self._offered_numbers(name, default[name]) if allowed(value)))
+                offered = [value for value in self._offered_numbers(name, default[name]) if allowed(value)]
+                if name == "zero_stage" and not self.trains:  # only sharded weights are left of the stages
+                    offered = [value for value in offered if value in (0, FULLY_SHARDED)]
+                values.append(tuple(offered))
             else:
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
@@ -202,6 +206,8 @@ class CalibratedSpace(Space):
         """Return the allowed values that the model can have and that give different figures."""
         if name == "training":
             return (self.trains,)
+        if name == "activations_offload" and not self.trains:  # nothing is kept for a backward pass
+            return tuple(value for value in values if not value)
         if name == "tensor_par_overlap" and "ring" in values:
             return tuple(value for value in values if value != "pipe")
         if name == "fp8_param_gather":

@@ -218,3 +218,13 @@ def test_launch_files_say_that_they_train_all_weights() -> None:
             continue
     assert len(said) >= 3
     assert {each.partition(":")[0] for each in said} == {"Adapters of rank 16 on all linear layers"}
+
+
+def test_a_space_of_forward_passes_has_each_once() -> None:
+    space = space_of("llama-3-8B", training=False)
+    table = space.table(list(range(space.total)))
+    assert set(table["zero_stage"]) == {0, 3}
+    assert not table[["training", "optimizer_offload", "activations_offload", "data_par_overlap"]].to_numpy().any()
+    assert set(table["activation_recompute"]) == {"none"}
+    assert set(table["schedule"]) == {"1f1b", "interleaved"}
+    assert len(table.drop(columns="id", errors="ignore").drop_duplicates()) == space.total
