@@ -317,6 +317,8 @@ class CalibratedSpace(Space):
         limit = self.limits.get("schedule")
         choices = by_name("schedule").choices
         wanted = OFFERED if limit is None else tuple(choices.index(word) for word in limit)
+        if not self.trains:  # the others order backward passes
+            wanted = tuple(each for each in wanted if each in (ONE_F_ONE_B, INTERLEAVED))
         return _with_schedules(ways_to_cut, pipeline, counts, spread, frozenset(wanted))
 
     def _chunks_and_layouts(self, pipeline: int) -> tuple[tuple[int, int], ...]:
