@@ -205,10 +205,10 @@ def packing_of(tuning: ModelTuning | None, seq_size: int) -> PackedSamples:
 
 
 def products_parameters(products: Iterable[Product], rank: int) -> int:
-    """Return the weights of the adapters of some products: r (inputs + outputs) for each matrix.
+    """Return the weights of the adapters of some products: r (inputs + outputs) for each matrix that they join.
 
     Args:
         products: with adapters.
         rank: of the adapters [elements].
     """
-    return sum(rank * (each.inputs + each.outputs) * each.held for each in products)
+    return sum(rank * (each.matrices * each.inputs + each.outputs) * each.held for each in products)

@@ -30,10 +30,10 @@ def count_adapters(name: str, **tuning: Any) -> int:
     [
         # 32 blocks: r (4096 + 4096) and r (14336 + 4096).
         ("llama-3-8B", {"adapter_targets": "attention_output+feedforward_down"}, 32 * 16 * (8192 + 18432)),
-        # Queries, keys and values in one product of 6144 outputs; gate and up in one of 28672.
-        ("llama-3-8B", {}, 32 * 16 * (10240 + 8192 + 32768 + 18432)),
+        # As PEFT's `print_trainable_parameters` has it: queries, keys, values, gate and up have adapters of their own.
+        ("llama-3-8B", {}, 41_943_040),
         # 48 blocks of 128 experts of width 768 and hidden 2048: each expert has adapters of its own.
-        ("qwen3-30B-A3B", {"adapter_targets": "mlp"}, 48 * 128 * 16 * (2048 + 1536 + 768 + 2048)),
+        ("qwen3-30B-A3B", {"adapter_targets": "mlp"}, 48 * 128 * 16 * (2 * 2048 + 1536 + 768 + 2048)),
         # 61 blocks of latent attention, 128 heads of 192 and 128 columns, latents of 1536 and 512 + 64.
         (
             "deepseek-v3",

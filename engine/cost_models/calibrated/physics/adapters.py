@@ -37,7 +37,7 @@ two products. Source: count of reads and writes."""
 
 
 class AdapterTraffic(NamedTuple):
-    """Traffic of the adapters of a block in one forward pass [bytes], and their number of targets [products]."""
+    """Traffic of the adapters of a block in one forward pass [bytes], and their number of targets [matrices]."""
 
     moved: Floats
     targets: float
@@ -63,10 +63,11 @@ def local_adapters(case: Case) -> tuple[tuple[Floats, Floats], ...]:
         for each in products:
             if each.held > 1:
                 part = layout.expert_tensor_par
-                sides = each.local_outputs(part) + each.local_inputs(part)
+                sides = each.local_outputs(part) + each.matrices * each.local_inputs(part)
                 inside = inside + tuning.rank * sides * each.held * part / split
             else:
-                sides = each.local_outputs(layout.tensor_par) + each.local_inputs(layout.tensor_par)
+                t = layout.tensor_par
+                sides = each.local_outputs(t) + each.matrices * each.local_inputs(t)
                 outside = outside + tuning.rank * sides
         found.append((np.asarray(outside, np.float64), np.asarray(inside, np.float64)))
     return tuple(found)
@@ -91,9 +92,9 @@ def adapter_traffic(case: Case, size: int) -> AdapterTraffic:
         else:
             part, tokens = layout.tensor_par, case.tokens
         # x in; r out and in again; the adapter's outputs on their way into the product's.
-        elements = each.local_inputs(part) + passes * each.local_outputs(part) + 2.0 * tuning.rank
+        elements = each.matrices * (each.local_inputs(part) + 2.0 * tuning.rank) + passes * each.local_outputs(part)
         moved = moved + BYTES * tokens * elements
-    return AdapterTraffic(moved, float(len(tuning.products[size])))
+    return AdapterTraffic(moved, float(sum(each.matrices for each in tuning.products[size])))
 
 
 def adapter_seconds(traffic: AdapterTraffic, memory: Floats, kernel_start: float) -> tuple[Floats, Floats]:

@@ -214,7 +214,7 @@ def _frozen_norms(case: Case, tuning: TunedShapes, size: int, parts: KeptParts) 
     # The narrow product of a rank reads all tokens: under sequence parallelism the gathered ones stay, too
     # (Megatron-Bridge, pull request 4581).
     normed = BYTES * len(readers) * case.tokens * model.hidden
-    inner = BYTES * tuning.rank * case.tokens * sum(each.visited for each in products)
+    inner = BYTES * tuning.rank * case.tokens * sum(each.visited * each.matrices for each in products)
     dense = _input_bytes(case, size, "feedforward_down") * case.tokens * model.feedforward / case.layout.tensor_par
     return parts._replace(
         norms=2.0 * sublayers * case.split_tokens * model.hidden + normed + inner,

@@ -10,6 +10,7 @@ import pytest
 
 import engine
 import models
+from engine import serving
 from engine.cost_models.calibrated import block_level, case_of, model_shapes, parameters
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.forward_passes import forward_executions
@@ -231,3 +232,11 @@ def test_a_space_of_forward_passes_has_each_once(name: str) -> None:
     assert set(table["activation_recompute"]) == {"none"}
     assert set(table["schedule"]) == {"1f1b", "interleaved"}
     assert len(table.drop(columns="id", errors="ignore").drop_duplicates()) == space.total
+
+
+def test_a_tuned_model_is_served_as_the_model_itself() -> None:
+    asked = {"prompt": 1_000, "output": 200, "batch": 8, "tensor_par": 2, "pipeline_par": 2}
+    model = tuned("qwen3-30B-A3B", **LORA, sample_lengths=[100, 4_000])
+    plainly, same = (serving.evaluate(each, SYSTEM, asked) for each in (models.load("qwen3-30B-A3B"), model))
+    assert plainly["status"].iloc[0] == "ok"
+    pd.testing.assert_frame_equal(plainly, same)
