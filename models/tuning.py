@@ -21,6 +21,7 @@ __all__ = [
     "TARGET_GROUPS",
     "ModelTuning",
     "PackedSamples",
+    "count_adapted_norms",
     "pack_samples",
     "packing_of",
     "products_parameters",
@@ -107,6 +108,25 @@ def targeted_products(pattern: LayerPattern, tuning: ModelTuning) -> tuple[tuple
         layers = sides.get(group, (*block.mixers, *block.feedforwards))
         products = [each for layer in layers for each in layer.products(pattern.hidden) if not each.negligible]
         found.append(tuple(each for each in products if group in TARGET_GROUPS or each.name in names))
+    return tuple(found)
+
+
+def count_adapted_norms(pattern: LayerPattern, tuning: ModelTuning) -> tuple[int, ...]:
+    """Return the norms of every different block whose output an adapter reads: of mixers, and of feed-forward layers.
+
+    Args:
+        pattern: of the model's blocks.
+        tuning: with the targets.
+    """
+    adapted = targeted_products(pattern, tuning)
+    found = []
+    for block, products in zip(pattern.blocks, adapted, strict=True):
+        reading = {each for each in products if each.held == 1 and each.inputs == pattern.hidden}
+        halves = (
+            (each for layer in side for each in layer.products(pattern.hidden))
+            for side in (block.mixers, block.feedforwards)
+        )
+        found.append(sum(any(each in reading and each.split != "inputs" for each in half) for half in halves))
     return tuple(found)
 
 

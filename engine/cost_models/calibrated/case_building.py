@@ -37,7 +37,7 @@ from engine.cost_models.calibrated.systems import accelerator_of, fastest_attent
 from hardware import System
 from models import Model, ModelTuning
 from models.patterns import pattern_of as architecture_pattern
-from models.tuning import targeted_products
+from models.tuning import count_adapted_norms, targeted_products
 
 __all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "model_shapes", "shaped_case"]
 
@@ -101,18 +101,18 @@ and 32 of a scale of 256 of those. Source: QLoRA (arXiv:2305.14314, section 3, "
 def _tuned_shapes(model: Model, tuning: ModelTuning, shapes: ModelShapes) -> TunedShapes:
     """Return the tuning of a model, with the products that have an adapter in the order of its sizes of blocks."""
     pattern = model.pattern_or_assumed()
-    products = targeted_products(pattern, tuning)
+    products, norms = targeted_products(pattern, tuning), count_adapted_norms(pattern, tuning)
     if shapes.pattern is None:
         # The sizes of a model without a pattern: a block with a dense feed-forward layer, and one with experts.
-        routed = [any(layer.routing() for layer in block.layers) for block in pattern.blocks]
-        products = tuple(
-            next((each for each, has_experts in zip(products, routed, strict=True) if has_experts is wanted), ())
-            for wanted in (False, True)
-        )
+        routed = [any(layer.routing() is not None for layer in block.layers) for block in pattern.blocks]
+        places = [routed.index(wanted) if wanted in routed else -1 for wanted in (False, True)]
+        products = tuple(() if place < 0 else products[place] for place in places)
+        norms = tuple(0 if place < 0 else norms[place] for place in places)
     packing = model.packing
     return TunedShapes(
         rank=float(tuning.adapter_rank),
         products=products,
+        adapted_norms=norms,
         frozen_bits=tuning.frozen_weight_bits + _QUANTIZED_SCALES.get(tuning.frozen_weight_bits, 0.0),
         loss_chunk=float(tuning.loss_chunk),
         fill=packing.fill,

@@ -96,14 +96,15 @@ BY_MODULE = RECOMPUTES.index("by_module")
 class TunedShapes:
     """The trained part of a model, its loss and its samples, as plain numbers; see `models.ModelTuning`.
 
-    `products` are those with an adapter of rank `rank` [elements], for a block of every size of weights in the order
-    of `LocalWeights.blocks`; with a rank of 0 all weights are trained. `frozen_bits` is the width of frozen weights of
-    blocks with their scales [bits], `loss_chunk` the tokens whose logits are in memory at once, 0 for all. `fill` and
-    `square_share` as of `models.PackedSamples`.
+    `products` are the ones with an adapter of rank `rank` [elements], for a block of every size of weights in the order
+    of `LocalWeights.blocks`, and `adapted_norms` the number of norms that they read; with a rank of 0 all weights are
+    trained. `frozen_bits` is the width of frozen weights of blocks with their scales [bits], `loss_chunk` the tokens
+    whose logits are in memory at once, 0 for all. `fill` and `square_share` as of `models.PackedSamples`.
     """
 
     rank: float = 0.0
     products: tuple[tuple[Product, ...], ...] = ()
+    adapted_norms: tuple[int, ...] = ()
     frozen_bits: float = 16.0
     loss_chunk: float = 0.0
     fill: float = 1.0

@@ -204,22 +204,16 @@ def _frozen_norms(case: Case, tuning: TunedShapes, size: int, parts: KeptParts) 
     """Return the parts of a block whose norms keep their outputs only as inputs of adapters, with the inner vectors of
     these [rows] [bytes]."""
     model, products = case.model, tuning.products[size]
-    pattern = model.pattern
-    sublayers = 2 if pattern is None else pattern.blocks[size].sublayers
-    hidden = int(np.ravel(model.hidden)[0])
-    # Layers of one half read the same output of its norm: one tensor however many products have an adapter.
-    halves = ("feedforward", "experts", "shared", "latent")
-    whole = [each for each in products if each.held == 1 and each.inputs == hidden and each.split != "inputs"]
-    readers = {each.name.startswith(halves) for each in whole}
-    # The narrow product of a rank reads all tokens: under sequence parallelism the gathered ones stay, too
-    # (Megatron-Bridge, pull request 4581).
-    normed = BYTES * len(readers) * case.tokens * model.hidden
+    sublayers = 2 if model.pattern is None else model.pattern.blocks[size].sublayers
+    # All products of one half read one output of its norm. The narrow product of a rank reads all tokens: under
+    # sequence parallelism the gathered ones stay, too (Megatron-Bridge, pull request 4581).
+    normed = BYTES * tuning.adapted_norms[size] * case.tokens * model.hidden
     inner = BYTES * tuning.rank * case.tokens * sum(each.visited * each.matrices for each in products)
     dense = _input_bytes(case, size, "feedforward_down") * case.tokens * model.feedforward / case.layout.tensor_par
     return parts._replace(
         norms=2.0 * sublayers * case.split_tokens * model.hidden + normed + inner,
         normed=normed,
-        again=normed + np.where(parts.dense > 0, dense, 0.0) + parts.acted,
+        again=normed + np.minimum(dense, parts.dense) + parts.acted,
     )
 
 

@@ -152,8 +152,8 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
 def _present_operations(case: Case, table: pd.DataFrame) -> pd.DataFrame:
     """Return the operations that run, without passes that frozen weights or a forward pass alone do not have."""
     left_out = STAGES[1:] if case.forward_only is not None else STAGES[2:] if case.frozen is not None else ()
-    for stage in left_out:
-        table[[name for name in table if str(name).startswith(f"{stage}_")]] = 0.0
+    absent = [name for stage in left_out for name in map(str, table) if name.startswith(f"{stage}_")]
+    table = table.assign(**dict.fromkeys(absent, 0.0))
     times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
     return table[times > 0].reset_index(drop=True)
 
