@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.exploration.proven_optimum import Optimum, best, best_of
     from engine.exploration.result import Exploration
     from engine.exploration.run import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
-    from engine.scenarios.dispatch import evaluate, operations
+    from engine.scenarios.dispatch import evaluate, evaluate_forward, operations
     from engine.scenarios.scenario import Scenario, ScenarioError
     from engine.space.space import Space, SpaceError
 
@@ -38,6 +38,7 @@ __all__ = [
     "best",
     "best_of",
     "evaluate",
+    "evaluate_forward",
     "explore",
     "explore_scenario",
     "operations",
@@ -55,7 +56,7 @@ if not TYPE_CHECKING:
         "exploration.proven_optimum": ("Optimum", "best", "best_of"),
         "exploration.result": ("Exploration",),
         "exploration.run": ("ExplorationCancelled", "ExplorationTooLarge", "Progress", "explore", "explore_scenario"),
-        "scenarios.dispatch": ("evaluate", "operations"),
+        "scenarios.dispatch": ("evaluate", "evaluate_forward", "operations"),
         "scenarios.scenario": ("Scenario", "ScenarioError"),
         "space.space": ("Space", "SpaceError"),
     }

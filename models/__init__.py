@@ -21,8 +21,10 @@ from models.loader import (
     plain_names,
     to_calculon,
     to_document,
+    tuned,
 )
 from models.schema import BlockShape, Model, ModelFileError
+from models.tuning import ModelTuning, PackedSamples, pack_samples
 from models.unrepresented import unrepresented
 
 __all__ = [
@@ -36,6 +38,8 @@ __all__ = [
     "Model",
     "ModelFileError",
     "ModelLike",
+    "ModelTuning",
+    "PackedSamples",
     "ParameterCounts",
     "SparseAttention",
     "dimensions",
@@ -46,9 +50,11 @@ __all__ = [
     "load_document",
     "model_of",
     "names",
+    "pack_samples",
     "parameter_counts",
     "plain_names",
     "to_calculon",
     "to_document",
+    "tuned",
     "unrepresented",
 ]

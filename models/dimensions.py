@@ -34,7 +34,7 @@ def dimensions(model: Model) -> Dimensions:
         return _pattern_dimensions(model.layers)
     found = model.architecture
     if found is None:
-        block = model.require_block()
+        block = model.calculon or model.require_block()
         return Dimensions(block.hidden, block.num_blocks, block.attn_heads, 0, 1)
     experts = found.experts
     return Dimensions(

@@ -26,6 +26,7 @@ from models.documents import (
 from models.hugging_face import from_hugging_face, is_hugging_face
 from models.layers import LayerPattern, ParameterCounts
 from models.schema import BlockShape, Changes, Line, Lines, Model, ModelFileError, Name, ShortText
+from models.tuning import ModelTuning
 
 FORMAT = "shardscape-model/1"
 
@@ -47,6 +48,7 @@ class _Described(BaseModel):
     left_out: Lines = ()
     derived_from: Line = ""
     changes: Changes = ()
+    tuning: ModelTuning | None = None
 
 
 class _ArchitectureDocument(_Described):
@@ -169,6 +171,31 @@ def _full_document(model: Model) -> dict[str, Any]:
         if document[shape] is None:
             del document[shape]
     return {**document, **given}
+
+
+def tuned(model: Model, values: Mapping[str, Any]) -> Model:
+    """Return a model with another trained part, loss or packing of samples; the model itself where nothing differs.
+
+    Args:
+        model: the model.
+        values: fields of `ModelTuning` by name; others stay as the model has them.
+
+    Raises `ModelFileError` for a value that the model cannot have.
+    """
+    before = {} if model.tuning is None else dict(model.tuning)
+    title = model.title or model.name
+    if model.tuning is not None:
+        title = title.removesuffix(f", {model.tuning.describe()}")
+    try:
+        found = ModelTuning.model_validate({**before, **values})
+        tuning = None if found == ModelTuning() else found
+        if tuning == model.tuning:
+            return model
+        if tuning is not None:
+            title = f"{title}, {tuning.describe()}"
+        return Model.model_validate({**dict(model), "tuning": tuning, "title": title})
+    except ValidationError as problem:
+        raise ModelFileError(sentence(problem, ModelTuning, model.name).replace(": the document ", " ", 1)) from None
 
 
 _LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_document, allows_infinity=is_hugging_face)

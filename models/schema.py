@@ -14,6 +14,7 @@ from models.documents import Change, DocumentError, Text, Whole
 from models.layers import LayerPattern, ParameterCounts, pattern_counts
 from models.patterns import pattern_of
 from models.represent import block_shape, differences, obstacles
+from models.tuning import ModelTuning, PackedSamples, packing_of, tuning_problem
 
 Name = Annotated[str, Text(255, shortest=1)]
 Line = Annotated[str, Text(2_000)]
@@ -87,6 +88,8 @@ class Model(BaseModel):
     """Name of the model that this one is an edited copy of; empty for an original."""
     changes: Changes = ()
     """Every field in which it differs from that one."""
+    tuning: ModelTuning | None = None
+    """The trained part, the loss and the samples of a training step; None trains all weights on full samples."""
 
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
@@ -121,9 +124,19 @@ class Model(BaseModel):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _tunable(self) -> Self:
+        if self.tuning is None:
+            return self
+        if problem := tuning_problem(self.pattern_or_assumed(), self.tuning, self.seq_size):
+            raise PydanticCustomError("refused", "{problem}", {"problem": problem})
+        return self
+
     @functools.cached_property
     def block(self) -> BlockShape | None:
         """The six numbers of Calculon's block recipe; None if they cannot represent the architecture."""
+        if self.tuning is not None:
+            return None
         if self.calculon is not None or self.architecture is None:
             return self.calculon
         if obstacles(self.architecture):
@@ -138,6 +151,11 @@ class Model(BaseModel):
             raise ModelFileError(
                 f"{self.name} has layers of {' and '.join(words)}, which Calculon's block recipe cannot represent; "
                 "choose a cost model that reads the layers themselves."
+            )
+        if self.tuning is not None:
+            raise ModelFileError(
+                f"{self.name} has {self.tuning.describe()}, which Calculon's block recipe cannot represent; "
+                "choose the cost model calibrated."
             )
         if self.block is None:
             found = " and ".join(obstacles(self.architecture)) if self.architecture else "no shape"
@@ -199,6 +217,20 @@ class Model(BaseModel):
         """Weights that one token passes through; `None` where only six numbers are recorded."""
         return None if self.counts is None else self.counts.active
 
+    @property
+    def packing(self) -> PackedSamples:
+        """Packing of the samples of a training step into sequences of `seq_size`."""
+        return packing_of(self.tuning, self.seq_size)
+
+    @property
+    def tokens_per_sample(self) -> float:
+        """Real tokens of a sequence in training: `seq_size`, or fewer where packed samples leave room."""
+        return self.seq_size if self.tuning is None else self.seq_size * self.packing.fill
+
+    def pattern_or_assumed(self) -> LayerPattern:
+        """Return the pattern of blocks, of `architecture_or_assumed` where the model has no layers of its own."""
+        return self.layers if self.layers is not None else pattern_of(self.architecture_or_assumed())
+
     def architecture_or_assumed(self, vocab: int = 51_200) -> Architecture:
         """Returns the published architecture, or one that has exactly the six given numbers and a GPT's embedding.
 
@@ -211,7 +243,9 @@ class Model(BaseModel):
                 f"{self.name} has its layers in a pattern, {self.layers.describe()}; choose a model whose blocks all "
                 "have the same attention."
             )
-        block = self.require_block()
+        block = self.calculon
+        if block is None:
+            raise ModelFileError(f"{self.name} has no recorded shape.")
         return Architecture(
             hidden=block.hidden,
             ffn=block.feedforward,

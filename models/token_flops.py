@@ -81,6 +81,8 @@ class TokenFlops:
     """The LM head; 0 where the cost model has none."""
     scan: float = 0.0
     """Scans of linear attention and state spaces, by chunks: the same in full and without masked products."""
+    is_frozen: bool = False
+    """True if the weights have no gradients; the arithmetic of adapters is not counted."""
 
     def forward(self, convention: Convention = "full") -> float:
         """Returns the work of the forward pass of one token [FLOP]."""
@@ -88,10 +90,13 @@ class TokenFlops:
         return self.weights + self.head + attention + self.scan
 
     def model(self, convention: Convention = "full", training: bool = True) -> float:
-        """Returns the model's operations per token [FLOP]: forward once and, in training, backward at twice that.
+        """Returns the model's operations per token [FLOP]: forward once and, in training, backward at twice that, or
+        once for the products with frozen weights.
 
         Recomputed arithmetic does not count. Source: PaLM (arXiv:2204.02311), appendix B.
         """
+        if training and self.is_frozen:
+            return 3.0 * self.forward(convention) - (self.weights + self.head)
         return (3.0 if training else 1.0) * self.forward(convention)
 
     def hardware(self, recompute: Recompute, convention: Convention = "full") -> float:
@@ -120,8 +125,20 @@ def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
     if recipe == "block":
         return block_flops(model.require_block())
     if model.layers is not None:
-        return pattern_flops(model.layers, model.seq_size)
-    return architecture_flops(model.architecture_or_assumed(), model.seq_size)
+        found = pattern_flops(model.layers, model.seq_size)
+    else:
+        found = architecture_flops(model.architecture_or_assumed(), model.seq_size)
+    if model.tuning is None:
+        return found
+    # Of packed samples, a token meets those of its own sample only.
+    packing = model.packing
+    within = packing.square_share / packing.fill
+    return replace(
+        found,
+        attention=found.attention * within,
+        causal_attention=found.causal_attention * within,
+        is_frozen=model.tuning.is_frozen,
+    )
 
 
 def parameter_count(model: Model) -> int:

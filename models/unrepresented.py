@@ -15,11 +15,20 @@ def unrepresented(model: Model) -> tuple[str, ...]:
     Args:
         model: one that was read or made.
     """
-    found = model.architecture
+    found, remarks = model.architecture, _tuning_remarks(model)
     if found is None:
-        return model.left_out
-    remarks = []
+        return (*remarks, *model.left_out)
     if extra := found.prediction_layers - found.trained_prediction_layers:
         what = "The block" if extra == 1 else f"The {extra} blocks"
         remarks.append(f"{what} for multi-token prediction {'is' if extra == 1 else 'are'} left out.")
     return (*remarks, *model.left_out)
+
+
+def _tuning_remarks(model: Model) -> list[str]:
+    tuning = model.tuning
+    if tuning is None or tuning.frozen_weight_bits >= 16:
+        return []
+    return [
+        f"Frozen weights in {tuning.frozen_weight_bits} bits count in memory; the time to widen them is not calibrated "
+        "and left out."
+    ]

@@ -193,9 +193,9 @@ def utilisation(
     default."""
     peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     work = token_flops(scenario).model(convention or scenario.flop_convention, training)
-    return economics.utilisation(work, sample_rate * scenario.model.seq_size, float(scenario.num_procs), peak)
+    return economics.utilisation(work, sample_rate * scenario.model.tokens_per_sample, float(scenario.num_procs), peak)
 
 
 def days_for(scenario: Scenario, sample_rate: float, tokens: float = 1e12) -> float:
     """Return the time for a number of tokens at a throughput [samples/s] [s]."""
-    return economics.seconds_for_tokens(tokens, sample_rate * scenario.model.seq_size)
+    return economics.seconds_for_tokens(tokens, sample_rate * scenario.model.tokens_per_sample)

@@ -61,21 +61,21 @@ def derived_of(scenario: Scenario) -> dict[str, Derived]:
     Args:
         scenario: whose model, system and number of processors make the factors.
     """
-    tokens, procs = float(scenario.model.seq_size), float(scenario.num_procs)
+    tokens, procs = float(scenario.model.tokens_per_sample), float(scenario.num_procs)
     peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
-    work = flops_of(scenario)
+    work, training = flops_of(scenario), scenario.trains
 
     def flop_figures(convention: Convention) -> tuple[Derived, Derived]:
         counted = CONVENTIONS[convention]
         return (
             Derived(
                 by_name(TFLOPS_OF[convention]),
-                work.model(convention) * tokens / procs,
+                work.model(convention, training) * tokens / procs,
                 f"throughput · model FLOP per sample ÷ GPUs; {counted}",
             ),
             Derived(
                 by_name(MFU_OF[convention]),
-                utilisation(work.model(convention), tokens, procs, peak),
+                utilisation(work.model(convention, training), tokens, procs, peak),
                 f"{MFU_FORMULA}; {counted}",
             ),
         )
@@ -97,7 +97,7 @@ def _in_order(scenario: Scenario) -> list[Convention]:
 def _of_tokens(scenario: Scenario) -> list[Derived]:
     """Cost and energy of 1e12 tokens, where the system has a price and a power."""
     inputs, procs = RunInputs.of(scenario.system), float(scenario.num_procs)
-    seconds = TRILLION / scenario.model.seq_size  # at one sample per second
+    seconds = TRILLION / scenario.model.tokens_per_sample  # at one sample per second
     hours = processor_hours(procs, seconds)
     found, held = [], "GPUs · 10¹² ÷ (throughput · sequence length)"
     price = inputs.usd_middle

@@ -83,6 +83,10 @@ def write(
         LaunchOrder(fields, network, shape_of(network), nodes, gpus // nodes, _cut_stages(network, fields), note)
     )
     left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
+    if network.tuning is not None:
+        said = network.tuning.describe()
+        unwritten = f"{said[:1].upper()}{said[1:]}: not written; all weights are trained on full sequences."
+        made = replace(made, not_expressible=(unwritten, *made.not_expressible))
     return replace(made, remarks=(*made.remarks, *left_out))
 
 

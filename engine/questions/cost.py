@@ -184,7 +184,7 @@ def _evaluate_execution(execution: dict[str, Any], procs: int | None, model: Mod
         )
     return _Speed(
         int(row["num_procs"]),
-        float(row["sample_rate"]) * model.seq_size,
+        float(row["sample_rate"]) * model.tokens_per_sample,
         str(row["activation_recompute"]),
         str(row["datatype"]),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.cost_models.contract import CostModel
 from engine.cost_models.registry import chosen_cost_model
 from engine.questions.documents.executions import EvaluationSettingQuestion
-from engine.questions.scenario_documents import found_calibration, found_model, found_system
+from engine.questions.scenario_documents import found_calibration, found_system, tuned_model
 from hardware import Calibration, System
 from models import Model
 
@@ -41,4 +41,4 @@ def load_evaluation_setting(asked: EvaluationSettingQuestion) -> EvaluationSetti
     """
     system, calibration = found_system(asked.system), found_calibration(asked.calibration)
     cost_model = chosen_cost_model(asked.cost_model, system, calibration)
-    return EvaluationSetting(found_model(asked.model), system, cost_model, calibration)
+    return EvaluationSetting(tuned_model(asked), system, cost_model, calibration)

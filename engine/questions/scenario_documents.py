@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import Field
 
@@ -19,16 +19,22 @@ from engine.questions.verb import Document, Named
 from engine.scenarios.scenario import FORMAT, Scenario, load_entity
 from hardware import Calibration, System
 from models import Model, datatypes
-from models.documents import Accepts, Whole
+from models.documents import Accepts, Text, Whole
+from models.tuning import TARGET_GROUPS
 
 __all__ = [
     "LIMITS_SCHEMA",
+    "AdapterRank",
+    "AdapterTargets",
     "AttentionName",
     "CalibrationName",
     "CostModelName",
     "FrameworkName",
+    "FrozenWeightBits",
     "Limits",
+    "LossChunk",
     "ModelName",
+    "SampleLengths",
     "ScenarioDocument",
     "ScenarioSummary",
     "SystemName",
@@ -38,6 +44,7 @@ __all__ = [
     "own_model_document",
     "scenario_of",
     "summary_of",
+    "tuned_model",
 ]
 
 LIMITED = [column.name for column in ALL_FIELDS if not column.of_scenario]
@@ -119,6 +126,63 @@ ModelName = Annotated[Named, Asked("Model", option_help="Library name or JSON fi
 SystemName = Annotated[Named, Asked("System", option_help="Library name or JSON file of the system.")]
 
 
+AdapterRank = Annotated[
+    Annotated[int, Whole(0, 2**16)] | None,
+    Asked("Adapter rank", metavar="R", option_help="Rank of LoRA adapters on frozen weights; 0 trains all weights."),
+    Field(description="Rank of LoRA adapters on frozen weights; 0 trains all weights. Null: as the model says."),
+]
+"""Rank of adapters."""
+
+AdapterTargets = Annotated[
+    Annotated[str, Text(500, shortest=1)] | None,
+    Asked(
+        "Adapted layers",
+        option="adapter-targets",
+        metavar="|".join((*TARGET_GROUPS, "NAME+NAME")),
+        option_help="Linear layers with an adapter, by group or by name; all_linear by default.",
+    ),
+    Field(
+        description="Linear layers with an adapter: all_linear, attention, mlp, or names of products joined by +, such "
+        "as query_key_value+attention_output. Null: all_linear."
+    ),
+]
+"""Targets of adapters."""
+
+FrozenWeightBits = Annotated[
+    Literal[32, 16, 8, 4] | None,
+    Asked(
+        "Frozen weights",
+        option="frozen-weight-bits",
+        words={each: f"{each} bits" for each in (32, 16, 8, 4)},
+        option_help="Width of frozen weights in memory [bits], 16 by default; time is not calibrated below.",
+    ),
+    Field(description="Width of frozen weights in memory [bits]; time is not calibrated below 16. Null: 16."),
+]
+"""Width of frozen weights."""
+
+LossChunk = Annotated[
+    Annotated[int, Whole(0, 2**30)] | None,
+    Asked("Loss chunk", "tokens", option_help="Tokens whose logits are in memory at once; all by default."),
+    Field(description="Tokens whose logits are in memory at once, chunk by chunk; 0 for all. Null: 0."),
+]
+"""Chunk of the loss."""
+
+SampleLengths = Annotated[
+    Annotated[list[Annotated[int, Whole(1, 2**30)]], Field(max_length=4_096)] | None,
+    Asked(
+        "Sample lengths",
+        "tokens",
+        metavar="N",
+        option_help="Lengths of samples, each equally often, to pack into sequences; one each by default.",
+    ),
+    Field(
+        description="Lengths of samples, each equally often, that are packed into sequences; attention stays within a "
+        "sample. Null: one sample per sequence."
+    ),
+]
+"""Lengths of packed samples."""
+
+
 class ScenarioDocument(Document):
     """A model on a system: what a space of executions is made of. Saved scenarios of the dashboard are such."""
 
@@ -158,6 +222,11 @@ class ScenarioDocument(Document):
         description=f"Training framework: {', '.join(FRAMEWORK_WORDS)}. Executions that it does not run are not "
         "searched. Null: any.",
     )
+    adapter_rank: AdapterRank = None
+    adapter_targets: AdapterTargets = None
+    frozen_weight_bits: FrozenWeightBits = None
+    loss_chunk: LossChunk = None
+    sample_lengths: SampleLengths = None
 
 
 class ScenarioSummary(Document):
@@ -238,6 +307,26 @@ def found_model(given: str | Mapping[str, Any]) -> Model:
     Raises what `Scenario.from_document` raises.
     """
     return load_entity(given, "model", models.load, models.load_document)
+
+
+class TunedQuestion(Protocol):
+    """A question about a model, with fields about its tuning."""
+
+    @property
+    def model(self) -> Any:
+        """Name or document of the model."""
+
+
+def tuned_model(asked: TunedQuestion) -> Model:
+    """Return the model of a question, trained as the question says.
+
+    Args:
+        asked: with a model and the fields of `models.ModelTuning`, None to leave a field as the model has it.
+
+    Raises what `Scenario.from_document` raises.
+    """
+    given = {name: getattr(asked, name, None) for name in models.ModelTuning.model_fields}
+    return models.tuned(found_model(asked.model), {name: value for name, value in given.items() if value is not None})
 
 
 def found_system(given: str | Mapping[str, Any]) -> System:

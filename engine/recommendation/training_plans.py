@@ -355,7 +355,7 @@ class _SystemPlanner:
     def _run_tokens(
         self, scenario: Scenario, execution: Mapping[str, Any], interval: Interval | None, tokens: float
     ) -> SizedRun:
-        rate = float(execution["sample_rate"]) * scenario.model.seq_size
+        rate = float(execution["sample_rate"]) * scenario.model.tokens_per_sample
         inputs, parameters = replace(self.inputs, tokens=tokens), float(parameter_count(scenario.model))
 
         def run_at(factor: float) -> TrainingRun:

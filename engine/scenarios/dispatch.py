@@ -8,10 +8,11 @@ from typing import Any
 import pandas as pd
 
 from engine.cost_models.registry import chosen_cost_model
+from engine.executions.forward_passes import forward_executions
 from hardware import Calibration, SystemLike, system_of
 from models import ModelLike, model_of
 
-__all__ = ["evaluate", "operations"]
+__all__ = ["evaluate", "evaluate_forward", "operations"]
 
 
 def evaluate(
@@ -59,6 +60,31 @@ def evaluate(
     if used is not None:
         table.attrs["calibration"] = used.name
     return table
+
+
+def evaluate_forward(
+    model: ModelLike,
+    system: SystemLike,
+    executions: pd.DataFrame,
+    *,
+    cost_model: str | None = None,
+    calibration: Calibration | None = None,
+) -> pd.DataFrame:
+    """Returns every statistic of the forward pass alone of training steps: of log-probabilities, values, judges.
+
+    `total_time` is the time of a whole batch [s], `proc_mem_tier1_cap_req` the memory of a processor with weights, the
+    activations of one block and logits, without gradients and optimizer state [bytes].
+
+    Args:
+        model: a model, or the name or path of one.
+        system: a system, or the name or path of one.
+        executions: training steps as for `evaluate`; settings of backward pass and update are off (see
+            `engine.executions.forward_passes`).
+        cost_model, calibration: as for `evaluate`.
+
+    Raises as `evaluate`.
+    """
+    return evaluate(model, system, forward_executions(executions), cost_model=cost_model, calibration=calibration)
 
 
 def operations(

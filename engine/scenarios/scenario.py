@@ -18,11 +18,11 @@ from engine.columns import ALL_FIELDS, EXPERTS, SECOND_TIER, cost_model_in
 from engine.cost_models.contract import CostModel, CostModelError
 from engine.cost_models.registry import COST_MODELS, chosen_cost_model
 from engine.executions.frameworks.registry import ANY
-from engine.executions.limits import FRAMEWORK, LimitError, capacity_factor, framework_limit, normalise
+from engine.executions.limits import FRAMEWORK, LimitError, capacity_factor, framework_limit, normalise, permits
 from engine.scenarios.dispatch import evaluate
 from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System, SystemLike, system_of
-from models import Model, ModelLike, dimensions, model_of
+from models import Model, ModelLike, ModelTuning, dimensions, model_of, tuned
 from models.documents import OR_A_FILE, DocumentError, check_format, shown
 from models.token_flops import CONVENTIONS, Convention
 
@@ -32,7 +32,8 @@ Entity = TypeVar("Entity", Model, System, Calibration)
 FORMAT = "shardscape-scenario/1"
 
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
-_OPTIONAL = ("cost_model", "calibration", "attention", "framework")
+_TUNING = tuple(ModelTuning.model_fields)
+_OPTIONAL = ("cost_model", "calibration", "attention", "framework", *_TUNING)
 _MOST_KNOWN = 256
 """Executions of which a scenario remembers what was not measured."""
 _FIELD_NAMES = frozenset(column.name for column in ALL_FIELDS)
@@ -133,6 +134,11 @@ class Scenario:
     def field_limits(self) -> dict[str, Any]:
         """Limits without the framework."""
         return {name: limit for name, limit in self.limits.items() if name != FRAMEWORK}
+
+    @property
+    def trains(self) -> bool:
+        """True if executions are training steps; False where limits leave forward passes alone."""
+        return bool(permits(self.limits, "training")(True))
 
     @property
     def physics(self) -> str:
@@ -268,6 +274,7 @@ class Scenario:
             wrong = f"unknown {keys} {', '.join(unknown[:3])}{more}" if unknown else f"no {', '.join(missing)}"
             raise ScenarioError(f"{where} has {wrong}; its keys are {', '.join((*_KEYS, *_OPTIONAL))}.")
         model = load_entity(document["model"], f"{where}, model", models.load, models.load_document)
+        model = tuned(model, {name: document[name] for name in _TUNING if document.get(name) is not None})
         system = load_entity(document["system"], f"{where}, system", hardware.load, hardware.load_document)
         calibration = document.get("calibration")
         if calibration is not None:

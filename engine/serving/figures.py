@@ -276,7 +276,8 @@ def _case_of_pass(subject: ServingSubject, d: Deployments, tokens: Floats) -> Ca
             "launch": LAUNCHES[int(d.launch[0])],
         },
     )
-    return replace(case, model=replace(case.model, seq_size=np.ones(())))
+    # Adapters and packed samples of a training step have no part in it.
+    return replace(case, model=replace(case.model, seq_size=np.ones(()), tuning=None))
 
 
 @dataclass(frozen=True, slots=True)

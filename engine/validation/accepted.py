@@ -16,6 +16,7 @@ import pandas as pd
 
 from engine.cost_models.calibrated import MEASURED_FILE, OFFLOADS, aspects
 from engine.validation.error_tables import error_table, memory_table
+from engine.validation.fine_tuning import current_residuals
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import validate
 from engine.validation.reading import Runs, library_runs
@@ -126,6 +127,7 @@ def store_predictions(progress: Callable[[int, int], None] | None = None) -> lis
     mapped = map_runs(runs)
     _accept_measured(mapped)
     current_memory_residuals(mapped, table).to_csv(_data_path("memory_residuals.csv"), index=False, float_format="%.5g")
+    current_residuals().to_csv(_data_path("adapter_residuals.csv"), index=False, float_format="%.5g")
     _accept_intervals(mapped, runs, progress)
     return changed
 

@@ -51,6 +51,7 @@ __all__ = [
     "SHARES",
     "UNSEEN",
     "Interval",
+    "adapter_residuals",
     "coverage_of",
     "coverage_table",
     "describe_kind",
@@ -83,6 +84,8 @@ CONDITIONS = (("experts", "generation", "bits"), ("experts", "generation"), ("ex
 """Properties that comparable runs share; the first of these with enough runs counts."""
 MEMORY_CONDITIONS = (("experts", "generation"), ("experts",), ())
 """The same for memory: bytes are counted in the same way for every model, so runs of any model tell something."""
+ADAPTER_CONDITIONS = (("experts",), ())
+"""The same for adapters on frozen weights, of which few runs were measured."""
 LOWEST_SHARE, HIGHEST_SHARE = 0.5, 0.99
 """Least and greatest share of runs that an interval may be asked for. Source: stated by us."""
 UNSEEN = "all runs of sources left out"
@@ -143,6 +146,14 @@ def memory_residuals() -> pd.DataFrame:
     Bytes are counted, not fitted to these runs; what the driver holds beside tensors is one stated factor.
     """
     with files("engine.validation").joinpath("data", "memory_residuals.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+@cache
+def adapter_residuals() -> pd.DataFrame:
+    """Returns the errors of steps with adapters on frozen weights, which nothing was fitted to: `id`, `source`,
+    `generation`, `experts`, `ratio` (measured over predicted)."""
+    with files("engine.validation").joinpath("data", "adapter_residuals.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 
 
@@ -296,11 +307,22 @@ def interval_of_kind(scenario: Scenario, share: float = SHARE, datatype: str = "
 
     Raises ValueError for a share that `interval` does not take.
     """
-    if not cost_model_of(scenario).takes_calibration or is_modelled(scenario):
+    # Of a forward pass alone, no run was measured.
+    if not cost_model_of(scenario).takes_calibration or is_modelled(scenario) or not scenario.trains:
         return None
     bits = datatypes.named(datatype or scenario.datatype).bits
     experts = bool(model_shapes(scenario.model).experts > 0)
-    return interval(generation=generation_of(scenario.system), experts=experts, bits=bits, share=share)
+    generation, tuning = generation_of(scenario.system), scenario.model.tuning
+    if tuning is not None and tuning.is_frozen:
+        found = interval(
+            generation=generation,
+            experts=experts,
+            share=share,
+            table=adapter_residuals(),
+            conditions=ADAPTER_CONDITIONS,
+        )
+        return None if found is None else found._replace(described=f"adapters, {found.described}")
+    return interval(generation=generation, experts=experts, bits=bits, share=share)
 
 
 def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | None:

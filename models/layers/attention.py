@@ -110,6 +110,7 @@ class AttentionLayer(LayerKind):
                 hidden,
                 shared_heads=shared[0],
                 shared_width=shared[1],
+                matrices=1 + bool(keys) + bool(values),
             )
         ]
         if self.relative_positions:

@@ -58,6 +58,8 @@ class Product:
     """Key and value heads among the outputs, of which each rank holds one at least: more ranks repeat them."""
     shared_width: int = 0
     """Outputs of one of these heads [elements]."""
+    matrices: int = 1
+    """Matrices that the product joins, such as 3 of queries, keys and values: each has an adapter of its own."""
     negligible: bool = False
     """True if no cost model times it, such as the choice of a router: its weights count, its work does not show."""
 

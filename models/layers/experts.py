@@ -75,12 +75,12 @@ class ExpertsLayer(LayerKind):
         inside, branches = hidden if self.latent is None else self.latent, 2 if self.gated else 1
         found = [
             Product("router", self.routed + self.zero_experts, hidden, split="none", negligible=True),
-            Product("experts_up", branches * self.width, inside, self.routed, self.top_k),
+            Product("experts_up", branches * self.width, inside, self.routed, self.top_k, matrices=branches),
             Product("experts_down", inside, self.width, self.routed, self.top_k, split="inputs"),
         ]
         if self.shared_width:
             found += [
-                Product("shared_up", branches * self.shared_width, hidden),
+                Product("shared_up", branches * self.shared_width, hidden, matrices=branches),
                 Product("shared_down", hidden, self.shared_width, split="inputs"),
             ]
         if self.shared_gate:

@@ -35,8 +35,9 @@ class FeedForwardLayer(LayerKind):
 
     def products(self, hidden: int) -> tuple[Product, ...]:
         """Return the products with weights."""
+        branches = 2 if self.gated else 1
         return (
-            Product("feedforward_up", (2 if self.gated else 1) * self.width, hidden),
+            Product("feedforward_up", branches * self.width, hidden, matrices=branches),
             Product("feedforward_down", hidden, self.width, split="inputs"),
         )
 

@@ -15,7 +15,7 @@ CALIBRATED_ONLY: frozenset[str] = frozenset(
     {
         "extension_not_positive",
         "unknown_word",
-        "training_only",
+        "schedule_needs_training",
         "parallelism_product_with_context",
         "expert_load_below_mean",
         "zero_stage_unknown",

@@ -83,7 +83,7 @@ def panel(row: Mapping[str, Any]) -> None:
         model=scenario.model.name,
         system=scenario.system.name,
         num_procs=scenario.num_procs,
-        tokens_per_s=float(row["sample_rate"]) * scenario.model.seq_size,
+        tokens_per_s=float(row["sample_rate"]) * scenario.model.tokens_per_sample,
         datatype=scenario.datatype,
         **assumptions,
     )

@@ -147,7 +147,9 @@ class Calculon(CostModel):
         """See `CostModel.unsupported`: models that Calculon's six numbers cannot describe."""
         if model.block is not None:
             return ()
-        if model.layers is not None:
+        if model.tuning is not None:
+            has = model.tuning.describe()
+        elif model.layers is not None:
             has = f"layers in a pattern, {model.layers.describe()}"
         else:
             has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"

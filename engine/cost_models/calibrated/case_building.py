@@ -7,7 +7,7 @@ Calculon's fields keep their names and meaning. Fields that it does not have are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,13 +29,15 @@ from engine.cost_models.calibrated.physics.inputs import (
     Layout,
     ModelShapes,
     Software,
+    TunedShapes,
 )
 from engine.cost_models.calibrated.physics.layers.views import pattern_shapes
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
-from models import Model
+from models import Model, ModelTuning
 from models.patterns import pattern_of as architecture_pattern
+from models.tuning import count_adapted_norms, targeted_products
 
 __all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "model_shapes", "shaped_case"]
 
@@ -87,6 +89,38 @@ def model_shapes(model: Model) -> ModelShapes:
     Args:
         model: any model.
     """
+    shapes = _untuned_shapes(model)
+    return shapes if model.tuning is None else replace(shapes, tuning=_tuned_shapes(model, model.tuning, shapes))
+
+
+_QUANTIZED_SCALES = {4: 0.127}
+"""Bits of scales per weight by width of frozen weights [bits]: with double quantisation, 8 of a scale per 64 weights
+and 32 of a scale of 256 of those. Source: QLoRA (arXiv:2305.14314, section 3, "Double Quantization")."""
+
+
+def _tuned_shapes(model: Model, tuning: ModelTuning, shapes: ModelShapes) -> TunedShapes:
+    """Return the tuning of a model, with the products that have an adapter in the order of its sizes of blocks."""
+    pattern = model.pattern_or_assumed()
+    products, norms = targeted_products(pattern, tuning), count_adapted_norms(pattern, tuning)
+    if shapes.pattern is None:
+        # The sizes of a model without a pattern: a block with a dense feed-forward layer, and one with experts.
+        routed = [any(layer.routing() is not None for layer in block.layers) for block in pattern.blocks]
+        places = [routed.index(wanted) if wanted in routed else -1 for wanted in (False, True)]
+        products = tuple(() if place < 0 else products[place] for place in places)
+        norms = tuple(0 if place < 0 else norms[place] for place in places)
+    packing = model.packing
+    return TunedShapes(
+        rank=float(tuning.adapter_rank),
+        products=products,
+        adapted_norms=norms,
+        frozen_bits=tuning.frozen_weight_bits + _QUANTIZED_SCALES.get(tuning.frozen_weight_bits, 0.0),
+        loss_chunk=float(tuning.loss_chunk),
+        fill=packing.fill,
+        square_share=packing.square_share,
+    )
+
+
+def _untuned_shapes(model: Model) -> ModelShapes:
     if model.layers is not None:
         return pattern_shapes(model.layers, model.seq_size)
     found = model.architecture
@@ -94,15 +128,16 @@ def model_shapes(model: Model) -> ModelShapes:
         # Attention to chosen tokens is no fused kernel over a window: its layers state their work themselves.
         return pattern_shapes(architecture_pattern(found), model.seq_size, found.trained_prediction_layers)
     if found is None:
+        block = model.calculon or model.require_block()
         values = dict.fromkeys(SIZES, 0.0)
         values |= {
-            "hidden": model.hidden,
-            "feedforward": model.feedforward,
-            "num_blocks": model.num_blocks,
-            "attn_heads": model.attn_heads,
-            "key_value_heads": model.attn_heads,
-            "attn_size": model.attn_size,
-            "value_size": model.attn_size,
+            "hidden": block.hidden,
+            "feedforward": block.feedforward,
+            "num_blocks": block.num_blocks,
+            "attn_heads": block.attn_heads,
+            "key_value_heads": block.attn_heads,
+            "attn_size": block.attn_size,
+            "value_size": block.attn_size,
             "seq_size": model.seq_size,
             "vocabulary": 1.0,
             "experts_per_token": 1.0,
@@ -195,6 +230,7 @@ def _build_layout(e: Mapping[str, Any]) -> Layout:
         **_linear_formats(e),
         "recompute": _word_positions(e, "recompute", RECOMPUTES, _recompute_words(e)),
         "recompute_modules": number("recompute_modules", 0.0),
+        "training": number("training", 1.0),
     }
     sharded = np.asarray(e["optimizer_sharding"], np.float64) if "optimizer_sharding" in e else 1.0
     values["zero_stage"] = number("zero_stage", np.where(values["fully_sharded"] > 0, 3.0, sharded))

@@ -130,6 +130,7 @@ class Calibrated(CostModel):
                 if name != "prediction_layers" or shapes.prediction_layers > 0
             },
             **({} if shapes.pattern is None else {"layers": shapes.pattern.model_dump(mode="json")}),
+            **({} if model.tuning is None else {"tuning": model.tuning.model_dump(mode="json")}),
             "flops": token_flops(model).model(),
             # As text, because some are infinite or not known.
             "system": {name: repr(value) for name, value in accelerator_of(system).items() if name != "scaled_peaks"},

@@ -36,6 +36,7 @@ from engine.cost_models.calibrated.physics.layers.views import split_sizes
 from engine.cost_models.calibrated.physics.pipeline.layouts import pattern_of, problem_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
+    INTERLEAVED,
     interleaved_where,
     plain_schedule,
     refusals,
@@ -191,7 +192,6 @@ def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -
             ("expert_load_below_mean", f["expert_imbalance"] < 100),
             ("extension_not_positive", np.minimum(np.minimum(degrees[0], degrees[1]), degrees[2]) < 1),
             ("unknown_word", np.logical_or.reduce([f["datatype"] < 0, *words])),
-            ("training_only", ~f["training"]),
             ("zero_stage_unknown", (f["zero_stage"] < 0) | (f["zero_stage"] > FULLY_SHARDED)),
             ("zero_stage_against_sharding", stages_of_zero["zero_stage_against_sharding"]),
             (
@@ -357,6 +357,7 @@ def schedule_rules(f: Mapping[str, Any]) -> dict[str, Flags]:
     return refusals(schedule, f["pipeline_par"], f["batch_size"] // each, f["pipeline_interleaving"]) | {
         "schedule_needs_experts": combined & (f["expert_par"] <= 1),
         "schedule_against_recompute": combined & (f["activation_recompute"] == FULL),
+        "schedule_needs_training": (schedule > INTERLEAVED) & ~np.asarray(f.get("training", True), bool),
     }
 
 
@@ -399,7 +400,8 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "recompute_modules": np.where(recompute == ATTENTION_ONLY, sets[chosen], 0.0),
         "overlap_tensor": np.asarray(fields["tensor_par_overlap"]) != 0,
         "unfused_elementwise": np.asarray(fields["launch"]) == EAGER,
-        "overlap_data": fields["data_par_overlap"],
+        # A forward pass alone has no setting for it: gathers of sharded weights are always overlapped there.
+        "overlap_data": np.asarray(fields["data_par_overlap"], bool) | ~np.asarray(fields["training"], bool),
         "overlap_expert": fields["expert_overlap"],
         "overlap_pipeline": fields["pipeline_overlap"],
         "schedule": interleaved_where(fields["schedule"], fields["pipeline_interleaving"]),

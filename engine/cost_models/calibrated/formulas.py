@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from engine.columns import EXTENSION_STATISTICS, STATISTICS, by_name
-from engine.cost_models.calibrated.step_figures import FORWARD_OF_ENDS
+from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
 from engine.cost_models.formulas import Expression, Symbol, Untold, symbol_of_column, symbols_in
 from hardware import System
 from models import Model
@@ -67,7 +67,7 @@ _MEANING: Final = {
     "attention": "attention of all blocks",
     "elementwise": "element-wise work of all blocks",
     "launch": "exposed kernel launches",
-    "ends": f"embedding, head and loss; {FORWARD_OF_ENDS:.2g} of it forward",
+    "ends": f"embedding, head and loss; {FORWARD_SHARE:.2g} of it forward, half with frozen weights",
     "recompute": "repeated work with its collectives",
     "straggler": "waiting for the slowest of many GPUs",
     "fixed": "host work per step",

@@ -209,11 +209,14 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
     case = case_of_fields(model, system, fields)
     found = aspects(case, {name: fields[name] for name in OFFLOADS}, len(executions))
     measured, own = measured_kinds(), generation_words(generation_of(system))
-    first = () if calibrated(system) else ("this generation of processors",)
+    is_new = not calibrated(system)
+    first: tuple[str, ...] = ("this generation of processors",) if is_new else ()
+    if model.tuning is not None and model.tuning.frozen_weight_bits < 16:
+        first = (*first, f"frozen weights in {model.tuning.frozen_weight_bits} bits")
     named = []
     for column in found.values():  # with few words, whatever the number of rows
         words = column.tolist()
-        known = {one for one in set(words) if one in measured or (first and one.endswith(own))}
+        known = {one for one in set(words) if one in measured or (is_new and one.endswith(own))}
         if set(words) - known - {NOTHING}:
             named.append([NOTHING if one in known else one for one in words])
     return [(*first, *filter(None, words)) for words in zip(*named, strict=True)] or [first] * len(executions)

@@ -138,7 +138,8 @@ def _join_fields(values: tuple[tuple[Any, ...], ...], kind: int) -> dict[str, np
     ]
     valid = (
         ~np.logical_or.reduce(broken)
-        & ((stage < FULLY_SHARDED) | columns["data_par_overlap"])
+        # Gathers of sharded weights are always overlapped; a forward pass alone has no setting for it.
+        & ((stage < FULLY_SHARDED) | columns["data_par_overlap"] | ~columns["training"])
         # Without a group the kinds of communication are one, and without a pipeline so are two of them.
         & (tensor | (comm == first_comm))
         & (np.bool_(pipeline or not tensor or not plain_too) | ~split)

@@ -27,6 +27,7 @@ LABELS: Final = {
     "feedforward_up": "MLP, linear 1",
     "feedforward_down": "MLP, linear 2",
     "activation": "Activation",
+    "adapters": "Adapters",
     "experts_up": "Experts, linear 1",
     "experts_down": "Experts, linear 2",
     "shared_up": "Shared, linear 1",

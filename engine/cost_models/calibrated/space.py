@@ -19,6 +19,7 @@ from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import (
     DATATYPES,
+    FULLY_SHARDED,
     NOT_READ,
     layer_rules,
     tensor_rules,
@@ -96,7 +97,7 @@ COVERED: dict[str, str] = {
     "data_par_net": "as ranks are placed; gradients are exchanged over context parallel ranks, too",
     "fused_activation": "on",
     "seq_par_ag_redo": "off; gathers are always repeated",
-    "training": "on; serving has an evaluation of its own",
+    "training": "on; a limit off gives forward passes alone",
 }
 """Values tried of each field without limits; other fields are as in Calculon's space."""
 
@@ -128,6 +129,11 @@ class CalibratedSpace(Space):
         super().__init__(
             model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
         )
+
+    @property
+    def trains(self) -> bool:
+        """Return whether the executions are training steps; forward passes alone only where a limit asks for those."""
+        return bool(permits(self.limits, "training")(True))
 
     @property
     def connected(self) -> bool:
@@ -171,7 +177,10 @@ class CalibratedSpace(Space):
         for name in FIELDS_OF_A_MODE:
             if by_name(name).dtype == "int64":
                 allowed = permits(self.limits, name)
-                values.append(tuple(value for value in self._offered_numbers(name, default[name]) if allowed(value)))
+                offered = [value for value in self._offered_numbers(name, default[name]) if allowed(value)]
+                if name == "zero_stage" and not self.trains:  # only sharded weights are left of the stages
+                    offered = [value for value in offered if value in (0, FULLY_SHARDED)]
+                values.append(tuple(offered))
             else:
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
@@ -196,7 +205,9 @@ class CalibratedSpace(Space):
     def _telling(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the allowed values that the model can have and that give different figures."""
         if name == "training":
-            return tuple(value for value in values if value)
+            return (self.trains,)
+        if name == "activations_offload" and not self.trains:  # nothing is kept for a backward pass
+            return tuple(value for value in values if not value)
         if name == "tensor_par_overlap" and "ring" in values:
             return tuple(value for value in values if value != "pipe")
         if name == "fp8_param_gather":
@@ -306,6 +317,8 @@ class CalibratedSpace(Space):
         limit = self.limits.get("schedule")
         choices = by_name("schedule").choices
         wanted = OFFERED if limit is None else tuple(choices.index(word) for word in limit)
+        if not self.trains:  # the others order backward passes
+            wanted = tuple(each for each in wanted if each in (ONE_F_ONE_B, INTERLEAVED))
         return _with_schedules(ways_to_cut, pipeline, counts, spread, frozenset(wanted))
 
     def _chunks_and_layouts(self, pipeline: int) -> tuple[tuple[int, int], ...]:

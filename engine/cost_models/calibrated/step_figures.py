@@ -14,14 +14,12 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.sharding import exposed_exchange
 from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
+from engine.cost_models.calibrated.physics.layers.head import EndShares
 from engine.cost_models.calibrated.physics.offload import Exposed
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import PipelineLevel, Update, whole_step
 
 __all__ = ["FlowPart", "StepFigures", "flow_part", "step_part", "with_exchange"]
-
-FORWARD_OF_ENDS = FORWARD_SHARE
 
 
 @dataclass(slots=True)
@@ -42,17 +40,21 @@ class FlowPart:
     window: Floats
 
 
-def flow_part(flow: PipelineLevel) -> FlowPart:
+def flow_part(flow: PipelineLevel, shares: EndShares) -> FlowPart:
     """Returns the figures of a step that its pipeline decides [rows] [s].
 
     Args:
         flow: the pipeline with its parts [rows] [s].
+        shares: shares of the ends' seconds by pass, of `end_shares` [rows] [dimensionless].
     """
-    forward = flow.computing + FORWARD_OF_ENDS * flow.ends
+    forward = flow.computing + shares.forward * flow.ends
     computed = flow.linear + flow.attention + flow.elementwise + flow.launch
+    backward = computed - flow.computing + (1.0 - shares.forward) * flow.ends
+    if np.ndim(shares.forward):  # rounding leaves something of a pass that does not run
+        backward = np.where(np.asarray(shares.forward) >= 1.0, 0.0, backward)
     return FlowPart(
         fw_time=forward,
-        bw_time=computed - flow.computing + (1.0 - FORWARD_OF_ENDS) * flow.ends,
+        bw_time=backward,
         recompute_time=flow.recompute - flow.repeated_exposed,
         recomm_exposed_time=flow.repeated_exposed,
         bubble_time=flow.bubble,

@@ -28,6 +28,7 @@ from engine.cost_models.calibrated.fields import (
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.communication.sharding import exchange_passes
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.layers.head import end_shares
 from engine.cost_models.calibrated.physics.memory import (
     StageMemory,
     activation_bytes,
@@ -67,7 +68,7 @@ OTHER_WORDS = {
 """Other values of open fields than their choices, in words."""
 
 
-def perfect_seconds(model: Model, system: System, datatype: str) -> float:
+def perfect_seconds(model: Model, system: System, datatype: str, *, training: bool = True) -> float:
     """Returns the seconds per sample that the model's arithmetic would take one processor at its peak [s].
 
     Attention is counted in full (see `models.token_flops`), so that `total_efficiency` is the usual model-FLOP
@@ -77,8 +78,9 @@ def perfect_seconds(model: Model, system: System, datatype: str) -> float:
         model: the model that is trained.
         system: the system that it runs on.
         datatype: name of a datatype that the system has a matrix rate of.
+        training: False for a forward pass alone.
     """
-    return token_flops(model).model() * model.seq_size / (system.peak_tflops(datatype) * TERA)
+    return token_flops(model).model(training=training) * model.tokens_per_sample / (system.peak_tflops(datatype) * TERA)
 
 
 def link_rate(system: System, p: Parameters) -> float:
@@ -227,8 +229,13 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
     batch = part["batch_size"].astype(np.float64)
     datatype = part["datatype"]
     each = np.array([perfect_seconds(model, system, name) if system.has_rate(name) else np.nan for name in DATATYPES])
+    flops = token_flops(model)
+    useful: Floats = np.asarray(flops.model())
     perfect = each[datatype] * batch / part["num_procs"]
-    part_of_flow = flow_part(pipeline_level(case, level, p, flow))
+    if case.forward_only is not None:
+        useful = np.where(case.forward_only, flops.model(training=False), useful)
+        perfect = perfect * useful / flops.model()
+    part_of_flow = flow_part(pipeline_level(case, level, p, flow), end_shares(case))
     step = step_part(part_of_flow, once, moved, exchange_passes(case), perfect)
     exchanged = with_exchange(
         step,
@@ -277,7 +284,7 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
         "dp_comm_link_time": once.exchange,
         "act_offload_bw_req": block_kept / block_time,
         "weight_offload_bw_req": block_weights / block_time,
-        "useful_flops": np.asarray(token_flops(model).model() * model.seq_size * batch / part["num_procs"]),
+        "useful_flops": np.asarray(useful * model.tokens_per_sample * batch / part["num_procs"]),
     }
 
 

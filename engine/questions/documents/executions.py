@@ -11,11 +11,16 @@ from engine.questions.fields import Asked, FieldKind
 from engine.questions.plain import Statistics
 from engine.questions.scenario_documents import (
     LIMITS_SCHEMA,
+    AdapterRank,
+    AdapterTargets,
     AttentionName,
     CalibrationName,
     CostModelName,
+    FrozenWeightBits,
     Limits,
+    LossChunk,
     ModelName,
+    SampleLengths,
     SystemName,
 )
 from engine.questions.verb import Document, Execution, Named
@@ -54,6 +59,11 @@ class EvaluationSettingQuestion(Document):
     calibration: CalibrationName = Field(
         default=None, description="Values for the cost model calibrated; the library's by default."
     )
+    adapter_rank: AdapterRank = None
+    adapter_targets: AdapterTargets = None
+    frozen_weight_bits: FrozenWeightBits = None
+    loss_chunk: LossChunk = None
+    sample_lengths: SampleLengths = None
 
 
 class ExecutionFiguresQuestion(EvaluationSettingQuestion):

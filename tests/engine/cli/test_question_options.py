@@ -71,7 +71,8 @@ READ_OTHERWISE: Final = {
     "validate": {"predictions"},  # --runs FILE
     "calibrate": {  # --scenario FILE
         *("model", "num_procs", "max_batch_size", "datatype", "limits", "cost_model", "calibration"),
-        *("attention", "framework"),
+        *("attention", "framework", "adapter_rank", "adapter_targets", "frozen_weight_bits", "loss_chunk"),
+        "sample_lengths",
     },
 }
 """Fields that a command takes in another form, such as from a file."""

@@ -112,7 +112,7 @@ def deep(levels: int) -> Any:
 FORMAT = "it must be 'shardscape-scenario/1' for a scenario."
 KEYS = (
     "its keys are format, model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration, "
-    "attention, framework."
+    "attention, framework, adapter_rank, adapter_targets, frozen_weight_bits, loss_chunk, sample_lengths."
 )
 SIZE = "it must be a whole number from 1 to 2,147,483,647."
 RANGE = "a range has min, max or both, for a number."

@@ -7,7 +7,7 @@ model on one system passes scalars for both and arrays for the execution only. T
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import plain_sched
 from engine.executions.arrays import Floats
 from hardware import USUAL_EXPONENTIALS
 from models import LayerPattern
+from models.layers import Product
 
 __all__ = [
     "ATTENTION_KERNELS",
@@ -36,6 +37,7 @@ __all__ = [
     "Layout",
     "ModelShapes",
     "Software",
+    "TunedShapes",
 ]
 
 
@@ -90,6 +92,30 @@ repeats the modules of `Layout.recompute_modules`."""
 BY_MODULE = RECOMPUTES.index("by_module")
 
 
+@dataclass(frozen=True, slots=True)
+class TunedShapes:
+    """The trained part of a model, its loss and its samples, as plain numbers; see `models.ModelTuning`.
+
+    `products` are the ones with an adapter of rank `rank` [elements], for a block of every size of weights in the order
+    of `LocalWeights.blocks`, and `adapted_norms` the number of norms that they read; with a rank of 0 all weights are
+    trained. `frozen_bits` is the width of frozen weights of blocks with their scales [bits], `loss_chunk` the tokens
+    whose logits are in memory at once, 0 for all. `fill` and `square_share` as of `models.PackedSamples`.
+    """
+
+    rank: float = 0.0
+    products: tuple[tuple[Product, ...], ...] = ()
+    adapted_norms: tuple[int, ...] = ()
+    frozen_bits: float = 16.0
+    loss_chunk: float = 0.0
+    fill: float = 1.0
+    square_share: float = 1.0
+
+    @property
+    def is_frozen(self) -> bool:
+        """True if only adapters are trained."""
+        return self.rank > 0
+
+
 class _Arrays:
     """A group of arrays; subclasses are dataclasses whose fields are all arrays or numbers."""
 
@@ -127,12 +153,12 @@ class _Arrays:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return True for a pattern of blocks or its absence, which are no arrays of rows."""
-    return value is None or isinstance(value, LayerPattern)
+    """Return True for a pattern of blocks, a tuning or their absence, which are no arrays of rows."""
+    return value is None or isinstance(value, LayerPattern | TunedShapes)
 
 
 def _to_arrays(value: Any) -> Any:
-    """Return an array, or a tuple of them; a pattern of blocks as it is."""
+    """Return an array, or a tuple of them; a pattern of blocks or a tuning as it is."""
     if _is_constant(value):
         return value
     return tuple(map(_to_arrays, value)) if isinstance(value, tuple) else np.asarray(value, np.float64)
@@ -162,7 +188,7 @@ class ModelShapes(_Arrays):
     the last block; each has one like it, a projection of two vectors to one, and another pass of the head.
 
     With a `pattern`, all rows are of that one model, whose blocks it lists; the other sizes are then of its first
-    attention and feed-forward layers.
+    attention and feed-forward layers. With a `tuning`, all rows are of one model that is trained so.
     """
 
     hidden: Floats
@@ -193,13 +219,21 @@ class ModelShapes(_Arrays):
     groups_per_token: Floats
     prediction_layers: Floats
     pattern: LayerPattern | None = None
+    tuning: TunedShapes | None = None
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"expert_groups": 1.0, "groups_per_token": 1.0, "prediction_layers": 0.0, "pattern": None, **values}
+        return {
+            "expert_groups": 1.0,
+            "groups_per_token": 1.0,
+            "prediction_layers": 0.0,
+            "pattern": None,
+            "tuning": None,
+            **values,
+        }
 
 
-SIZES: tuple[str, ...] = tuple(name for name in ModelShapes.__dataclass_fields__ if name != "pattern")
+SIZES: tuple[str, ...] = tuple(name for name in ModelShapes.__dataclass_fields__ if name not in ("pattern", "tuning"))
 """Names of the sizes of a model, each a number or an array [rows]."""
 
 
@@ -249,7 +283,7 @@ class Layout(_Arrays):
     `recompute` a position in `RECOMPUTES`, `recompute_modules` the sum of 2 to the position in
     `engine.columns.recompute_modules.MODULES` of every repeated module, `schedule` one in
     `engine.cost_models.calibrated.physics.pipeline.schedules.SCHEDULES`, `stage_layout` one among the words of that
-    field.
+    field. `training` is 0 for a forward pass alone.
     """
 
     tensor_par: Floats
@@ -271,11 +305,12 @@ class Layout(_Arrays):
     recompute: Floats
     recompute_share: Floats
     recompute_modules: Floats
+    training: Floats
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         derived = {"schedule": plain_schedule(values["pipeline_interleaving"]), "stage_layout": EVEN}
-        return {**derived, "linear_format": 0.0, "recompute_modules": 0.0, **values}
+        return {**derived, "linear_format": 0.0, "recompute_modules": 0.0, "training": 1.0, **values}
 
     @property
     def groups(self) -> tuple[Floats, Floats, Floats]:
@@ -365,8 +400,13 @@ class Case(CachedRows):
     @property
     @once_per_case
     def tokens(self) -> Floats:
-        """Tokens of one microbatch on one context-parallel rank."""
-        return self.layout.microbatch_size * self.model.seq_size / self.layout.context_par
+        """Tokens of one microbatch on one context-parallel rank; packs are padded to the sequence where a pipeline
+        needs messages of one shape."""
+        tokens = self.layout.microbatch_size * self.model.seq_size / self.layout.context_par
+        tuning = self.model.tuning
+        if tuning is None or tuning.fill == 1.0:
+            return tokens
+        return tokens * np.where(self.layout.pipeline_par > 1, 1.0, tuning.fill)
 
     @property
     @once_per_case
@@ -397,6 +437,26 @@ class Case(CachedRows):
         """Microbatches that each pipeline runs in a step, at least 1."""
         share = self.layout.batch_size / (self.layout.data_par * self.layout.microbatch_size)
         return np.maximum(np.round(share), 1.0)
+
+    @property
+    def with_full_packs(self) -> Case:
+        """The same rows where every sequence is full, as the longest pack of samples may be: it decides the memory."""
+        tuning = self.model.tuning
+        if tuning is None or tuning.fill == 1.0:
+            return self
+        return replace(self, model=replace(self.model, tuning=replace(tuning, fill=1.0)))
+
+    @property
+    def forward_only(self) -> npt.NDArray[np.bool_] | None:
+        """Rows of a forward pass alone; None without any."""
+        alone = self.layout.training <= 0
+        return alone if np.any(alone) else None
+
+    @property
+    def frozen(self) -> TunedShapes | None:
+        """The tuning of a model whose own weights are frozen; None if they are trained."""
+        tuning = self.model.tuning
+        return tuning if tuning is not None and tuning.is_frozen else None
 
     @property
     @once_per_case

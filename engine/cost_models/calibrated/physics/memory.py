@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from engine.cost_models.calibrated.physics.adapters import BYTES, has_adapter
 from engine.cost_models.calibrated.physics.formats import COPIES, COPIES_BLACKWELL
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
@@ -26,6 +27,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     RECOMPUTES,
     Case,
     Floats,
+    TunedShapes,
 )
 from engine.cost_models.calibrated.physics.layers.recompute import repeated_modules
 from engine.cost_models.calibrated.physics.layers.views import layer_cases
@@ -33,7 +35,15 @@ from engine.cost_models.calibrated.physics.pipeline.layouts import sizes_of
 from engine.cost_models.calibrated.physics.pipeline.residence import has_unlike_chunks, kept_blocks
 from engine.cost_models.calibrated.physics.pipeline.schedules import activations_in_flight
 from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, StageBlocks, fullest_stages
-from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, held_on, local_weights, replicas_of
+from engine.cost_models.calibrated.physics.weights import (
+    HeldParameters,
+    LocalWeights,
+    heads,
+    held_on,
+    local_weights,
+    replicas_of,
+    trained_on,
+)
 from models import LayerPattern
 
 __all__ = [
@@ -72,6 +82,10 @@ measured rows."""
 LOGIT_PYTORCH = 14.0
 """The same where PyTorch keeps further 32-bit copies [bytes]. Source: as for `LOGIT`, chosen on eight runs of
 torchtitan."""
+LOGIT_GRADIENT = 2.0
+"""Bytes of the gradient among them, which a forward pass alone does not have [bytes]. Source: as for `LOGIT`."""
+LOGIT_GRADIENT_PYTORCH = 4.0
+"""The same where PyTorch keeps it in 32 bits [bytes]. Source: as for `LOGIT`."""
 OPERATOR_SHARES = (0.5, 0.6, 0.5)
 """Shares of the activations of norms, attention and feed-forward that torchtitan's per-operator checkpointing stores
 [dimensionless]. Source: the calibration study on 1,147 measured rows, peak memory of torchtitan."""
@@ -111,7 +125,8 @@ class KeptParts(NamedTuple):
     """Activations of one block and microbatch by the layer that they belong to [bytes]: norms, `normed` of them their
     outputs; mixers, of which the backward pass can make `expanded` again; a dense feed-forward layer; experts, of which
     `acted` are the inputs of the second product of routed ones and `shared` belong to shared ones. `widths` are the
-    outputs of the projections [elements per token], `branches` the inputs of the activation [elements per token]."""
+    outputs of the projections [elements per token], `branches` the inputs of the activation [elements per token].
+    `again` are outputs of norms and activations where fewer are kept than products read; None where all are."""
 
     norms: Floats
     normed: Floats
@@ -123,6 +138,7 @@ class KeptParts(NamedTuple):
     shared: Floats
     widths: Floats
     branches: Floats
+    again: Floats | None = None
 
 
 def activation_bytes(case: Case) -> Activations:
@@ -131,6 +147,7 @@ def activation_bytes(case: Case) -> Activations:
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
+    case = case.with_full_packs
     if case.model.pattern is not None:
         parts = pattern_kept(case, case.model.pattern)
     else:
@@ -151,6 +168,8 @@ def activation_bytes(case: Case) -> Activations:
             shared=shared_kept(case),
         )
         parts = dense, sparse
+    if case.frozen is not None:
+        parts = tuple(_frozen_norms(case, case.frozen, size, each) for size, each in enumerate(parts))
     found = [_kept_by_recomputation(case, each) for each in parts]
     return Activations(tuple(kept for kept, _ in found), tuple(everything for _, everything in found))
 
@@ -169,7 +188,7 @@ def attention_kept(case: Case) -> tuple[Floats, Floats, Floats]:
     # 16-bit queries, keys, values and outputs, and one 32-bit log-sum-exp per head and token.
     attention = 2.0 * tokens * widths / t + 4.0 * tokens * model.attn_heads / t
     # The output projection keeps a copy of its input in a narrower datatype; at 16 bits it is the output of attention.
-    low = _product_bytes(case)
+    low = _product_bytes(case) if case.frozen is None else np.zeros(())
     attention = attention + np.where(low < 2.0, low, 0.0) * tokens * model.attn_heads * model.value_size / t
     ranks = model.query_rank + model.key_value_rank + model.rope_size + 2.0 * model.key_value_rank
     # Values are a view of the expanded latent, keys a copy of its other part.
@@ -181,65 +200,96 @@ def attention_kept(case: Case) -> tuple[Floats, Floats, Floats]:
     return attention, np.where(latent, expanded, 0.0), widths
 
 
-def dense_kept(case: Case) -> Floats:
+def _frozen_norms(case: Case, tuning: TunedShapes, size: int, parts: KeptParts) -> KeptParts:
+    """Return the parts of a block whose norms keep their outputs only as inputs of adapters, with the inner vectors of
+    these [rows] [bytes]."""
+    model, products = case.model, tuning.products[size]
+    sublayers = 2 if model.pattern is None else model.pattern.blocks[size].sublayers
+    # All products of one half read one output of its norm. The narrow product of a rank reads all tokens: under
+    # sequence parallelism the gathered ones stay, too (Megatron-Bridge, pull request 4581).
+    normed = BYTES * tuning.adapted_norms[size] * case.tokens * model.hidden
+    inner = BYTES * tuning.rank * case.tokens * sum(each.visited * each.matrices for each in products)
+    dense = _input_bytes(case, size, "feedforward_down") * case.tokens * model.feedforward / case.layout.tensor_par
+    return parts._replace(
+        norms=2.0 * sublayers * case.split_tokens * model.hidden + normed + inner,
+        normed=normed,
+        again=normed + np.minimum(dense, parts.dense) + parts.acted,
+    )
+
+
+def _input_bytes(case: Case, size: int, *names: str) -> Floats:
+    """Return the bytes per element in which the input of a product of a block is kept [rows] [bytes]: none where its
+    weights are frozen, 16 bits of an adapter."""
+    tuning = case.frozen
+    if tuning is None:
+        return _product_bytes(case)
+    return np.asarray(BYTES if has_adapter(tuning.products[size], *names) else 0.0)
+
+
+def dense_kept(case: Case, size: int = 0) -> Floats:
     """Return the activations of a dense feed-forward layer [rows] [bytes].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        size: position of the block's size among the sizes of the model's blocks.
     """
     model = case.model
     # Inputs of the activation (two if gated), and its output, which is the input of a product: T F / t each.
     inputs = np.where(model.gated > 0, 2.0, 1.0) * case.software.kept_bytes
     each = case.tokens * model.feedforward / case.layout.tensor_par
-    return (inputs + _product_bytes(case)) * each
+    return (inputs + _input_bytes(case, size, "feedforward_down")) * each
 
 
-def experts_kept(case: Case) -> Floats:
+def experts_kept(case: Case, size: int = 1) -> Floats:
     """Return the activations of a layer of experts [rows] [bytes].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        size: position of the block's size among the sizes of the model's blocks.
     """
     model = case.model
     # The router keeps 8 bytes per token and expert.
     router = 4.0 * case.software.kept_bytes * case.split_tokens * model.experts
-    return routed_kept(case) + activation_kept(case) + shared_kept(case) + router
+    return routed_kept(case, size) + activation_kept(case, size) + shared_kept(case, size) + router
 
 
-def routed_kept(case: Case) -> Floats:
+def routed_kept(case: Case, size: int = 1) -> Floats:
     """Return the activations of routed experts but for the input of their second product [rows] [bytes].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        size: position of the block's size among the sizes of the model's blocks.
     """
     model, t, kept = case.model, case.layout.tensor_par, case.software.kept_bytes
     split = case.layout.expert_tensor_par / t
     # k copies of a token: h for its input, which is the input of a product, and for its output; F_e for gate and up.
     copies = case.tokens * model.experts_per_token * case.busiest_load
-    ends = (_product_bytes(case) + kept) * model.hidden * split
+    ends = (_input_bytes(case, size, "experts_up") + kept) * model.hidden * split
     return copies * (ends + 2.0 * kept * model.expert_feedforward / t)
 
 
-def activation_kept(case: Case) -> Floats:
+def activation_kept(case: Case, size: int = 1) -> Floats:
     """Return the inputs of the second product of routed experts [rows] [bytes].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        size: position of the block's size among the sizes of the model's blocks.
     """
     model = case.model
     copies = case.tokens * model.experts_per_token * case.busiest_load
-    return _product_bytes(case) * copies * model.expert_feedforward / case.layout.tensor_par
+    return _input_bytes(case, size, "experts_down") * copies * model.expert_feedforward / case.layout.tensor_par
 
 
-def shared_kept(case: Case) -> Floats:
+def shared_kept(case: Case, size: int = 1) -> Floats:
     """Return the activations of shared experts [rows] [bytes].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        size: position of the block's size among the sizes of the model's blocks.
     """
     model = case.model
     width = model.shared_experts * model.expert_feedforward / case.layout.tensor_par
-    return (2.0 * case.software.kept_bytes + _product_bytes(case)) * case.tokens * width
+    return (2.0 * case.software.kept_bytes + _input_bytes(case, size, "shared_down")) * case.tokens * width
 
 
 def _product_bytes(case: Case) -> Floats:
@@ -272,10 +322,10 @@ def pattern_kept(case: Case, pattern: LayerPattern) -> tuple[KeptParts, ...]:
             activated = layer.activation()
             if activated is not None:
                 if layer.routing() is None:
-                    dense = dense + dense_kept(view)
+                    dense = dense + dense_kept(view, place)
                 else:
-                    experts = experts + experts_kept(view)
-                    acted, shared = acted + activation_kept(view), shared + shared_kept(view)
+                    experts = experts + experts_kept(view, place)
+                    acted, shared = acted + activation_kept(view, place), shared + shared_kept(view, place)
                 branches = branches + (2.0 if activated.gated else 1.0) * activated.width
                 continue
             kept_bytes = layer.kept(hidden)
@@ -310,11 +360,15 @@ def _kept_by_recomputation(case: Case, parts: KeptParts) -> tuple[Floats, Floats
     # PyTorch keeps the gathered inputs of both halves; Megatron gathers them again.
     pytorch = case.software.pytorch_native > 0
     gathered = np.where(pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * tokens * model.hidden * (1.0 - 1.0 / t), 0.0)
+    if case.frozen is not None:  # counted with the inputs of adapters
+        gathered = np.zeros(())
 
     everything = np.where(unfused, old + scores, norm + attention + feed + gathered)
     without_scores = np.where(unfused, old, everything)
     # Outputs of norms and of the activation are computed again: half of 8 T h, one of three tensors of T F.
     modules = norm / 2.0 + attention + feed * 2.0 / 3.0
+    if parts.again is not None:
+        modules = norm + attention + feed - parts.again
     # PyTorch's compiler does so without being asked, inside the kernels that read them: torch/_functorch/
     # partitioners.py, `min_cut_rematerialization_partition`.
     compiled = pytorch & (case.software.launch == LAUNCHES.index("compiled")) & ~unfused
@@ -467,6 +521,14 @@ class _Held:
     narrow: Floats
     gradient: tuple[Floats, Floats]
     optimizer: tuple[Floats, Floats]
+    frozen: tuple[Floats, Floats] | None = None
+    """Shares of frozen weights outside and inside experts [dimensionless]; None where all are trained."""
+    frozen_width: float = WEIGHT
+    """Bytes of a frozen weight of a block [bytes]."""
+
+    def trained_weights(self, outside: Floats, inside: Floats) -> Floats:
+        """Return the bytes of adapters outside and inside experts [bytes]."""
+        return self.weight[0] * outside + self.weight[1] * inside
 
     @classmethod
     def of(cls, case: Case) -> _Held:
@@ -483,17 +545,26 @@ class _Held:
             return outside, inside
 
         moments = MOMENTS * case.software.moment_bytes
+        tuning, alone = case.frozen, case.forward_only
+        trained = 1.0 if alone is None else np.where(alone, 0.0, 1.0)
         return cls(
             each(WEIGHT, SHARDED_WEIGHT, 3.0),
             _narrow_copies(case),
             # Main gradients have the datatype of their exchange: Megatron-Core, `param_and_grad_buffer.py`.
-            each(case.software.gradient_bytes, SHARDED_GRADIENT, 2.0),
-            each(MASTER + moments, moments, 1.0),
+            each(trained * case.software.gradient_bytes, trained * SHARDED_GRADIENT, 2.0),
+            each(trained * (MASTER + moments), trained * moments, 1.0),
+            # Frozen weights have one copy, of the width that the tuning states.
+            None if tuning is None else each(1.0, 1.0, 3.0),
+            WEIGHT if tuning is None else tuning.frozen_bits / 8.0,
         )
 
     def weights(self, outside: Floats, inside: Floats, vocabulary: Floats | float = 0.0) -> Floats:
         """Return the bytes of the weights of blocks outside and inside experts, and of vocabulary matrices, which stay
         in 16 bits [bytes]."""
+        if self.frozen is not None:
+            (plain, routed), width = self.frozen, self.frozen_width
+            found = width * (plain * outside + routed * inside) + max(width, WEIGHT) * plain * vocabulary
+            return found + self.narrow * (outside + inside) if np.any(self.narrow) else found
         wide = self.weight[0] * (outside + vocabulary) + self.weight[1] * inside
         return wide + self.narrow * (outside + inside) if np.any(self.narrow) else wide
 
@@ -519,6 +590,7 @@ def stage_memories(case: Case) -> tuple[StageMemory, ...]:
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
+    case = case.with_full_packs
     common = _Common(local_weights(case), _Held.of(case), activation_bytes(case))
     return tuple(_stage_memory(case, common, stage, number) for number, stage in enumerate(fullest_stages(case)))
 
@@ -531,6 +603,7 @@ def stage_memory(case: Case, stage: StageBlocks, number: int) -> StageMemory:
         stage: position and blocks of the stage.
         number: 0 for the first stage, 1 for the last, more for those between them.
     """
+    case = case.with_full_packs
     return _stage_memory(case, _Common(local_weights(case), _Held.of(case), activation_bytes(case)), stage, number)
 
 
@@ -549,8 +622,14 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     blocks, experts, vocabulary = held_on(case, local, stage, number)
     plain = blocks + vocabulary
     weights = held.weights(blocks, experts, vocabulary)
-    gradients = held.gradient[0] * plain + held.gradient[1] * experts
-    optimizer = held.optimizer[0] * plain + held.optimizer[1] * experts
+    if case.frozen is None:
+        gradients = held.gradient[0] * plain + held.gradient[1] * experts
+        optimizer = held.optimizer[0] * plain + held.optimizer[1] * experts
+    else:
+        own, routed, _ = trained_on(case, HeldParameters(blocks, experts, vocabulary), stage)
+        weights = weights + held.trained_weights(own, routed)
+        gradients = held.gradient[0] * own + held.gradient[1] * routed
+        optimizer = held.optimizer[0] * own + held.optimizer[1] * routed
 
     # A stage keeps its blocks' activations of every microbatch in flight; see `in_flight`.
     flying = in_flight(case, stage.position)
@@ -562,7 +641,15 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     pytorch = software.pytorch_native > 0
     logits: Floats = np.zeros(())
     if end:
-        logits = np.where(pytorch, LOGIT_PYTORCH, LOGIT) * case.tokens * model.vocabulary / t
+        per_logit: Floats = np.where(pytorch, LOGIT_PYTORCH, LOGIT)
+        if case.forward_only is not None:
+            less = np.where(pytorch, LOGIT_GRADIENT_PYTORCH, LOGIT_GRADIENT)
+            per_logit = np.where(case.forward_only, per_logit - less, per_logit)
+        tokens = case.tokens
+        if model.tuning is not None and model.tuning.loss_chunk:
+            # Loss and gradient of a chunk are complete before the logits of the next.
+            tokens = np.minimum(tokens, model.tuning.loss_chunk)
+        logits = per_logit * tokens * model.vocabulary / t
         # The head's gathered input and its gradient.
         logits = logits + np.where(
             pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * case.tokens * model.hidden * (1.0 - 1.0 / t), 0.0
@@ -574,7 +661,13 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     whole = local.whole()
     gathered = GATHERED_BLOCKS * WEIGHT * _of_largest_block(copies, whole)
     edge = local.vocabulary if end else np.zeros(())
-    temporaries = np.where(layout.fully_sharded > 0, gathered + WEIGHT * edge, WEIGHT * (largest + edge))
+    unsharded = WEIGHT * (largest + edge)
+    if case.frozen is not None:
+        # No gradients of weights; the largest matrix widened to 16 bits where it is held in fewer.
+        unsharded = WEIGHT * largest * float(case.frozen.frozen_bits < 16.0)
+    if case.forward_only is not None:
+        unsharded = np.where(case.forward_only, 0.0 if case.frozen is None else unsharded, unsharded)
+    temporaries = np.where(layout.fully_sharded > 0, gathered + WEIGHT * edge, unsharded)
 
     kept_copies = tuple(number * flying for number in copies)
     everything = blocks + experts
@@ -593,6 +686,12 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
         left_out = _sum_of(kept_copies, kept.working) - kept_too
         working = np.where(full, np.minimum(_of_largest_block(copies, kept.working), left_out), 0.0)
     kept_largest = _two_largest(kept_copies, kept.kept)
+    if case.forward_only is not None:
+        # One block at a time, whose tensors go as soon as the next one has its input; at most what a step keeps.
+        block = np.minimum(_of_largest_block(copies, kept.working), activations + working)
+        working = np.where(case.forward_only, block, working)
+        activations = np.where(case.forward_only, 0.0, activations)
+        kept_largest = np.where(case.forward_only, 0.0, kept_largest)
     return StageMemory(
         weights,
         gradients,

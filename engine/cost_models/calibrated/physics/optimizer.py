@@ -12,7 +12,7 @@ from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.pipeline.stages import fullest_stages
-from engine.cost_models.calibrated.physics.weights import held_on, local_weights, replicas_of
+from engine.cost_models.calibrated.physics.weights import held_on, local_weights, replicas_of, trained_on
 
 __all__ = ["held_by_stage", "optimizer_time"]
 
@@ -32,14 +32,17 @@ OPTIMIZER_LAUNCHES = 50.0
 
 @once_per_case
 def held_by_stage(case: Case) -> tuple[tuple[Floats, Floats], ...]:
-    """Returns the parameters on one processor, outside and inside experts, of every stage that may hold most [rows]
-    [elements].
+    """Returns the trained parameters on one processor, outside and inside experts, of every stage that may hold most
+    [rows] [elements].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     local = local_weights(case)
-    found = (held_on(case, local, stage, number) for number, stage in enumerate(fullest_stages(case)))
+    found = (
+        trained_on(case, held_on(case, local, stage, number), stage)
+        for number, stage in enumerate(fullest_stages(case))
+    )
     return tuple((held.blocks + held.vocabulary, held.experts) for held in found)
 
 

@@ -198,7 +198,11 @@ def update_level(case: Case, p: Parameters) -> Update:
         exchange.append(gradient_exchange(case, rates, p, held, held_experts))
         update.append(optimizer_time(case, rates, held, held_experts, host))
     tied = tied_exchange(case, rates, p, local_weights(case).vocabulary)
-    return Update(largest(exchange), tied, largest(update))
+    found = Update(largest(exchange), tied, largest(update))
+    alone = case.forward_only
+    if alone is None:
+        return found
+    return Update(*(np.where(alone, 0.0, getattr(found, each.name)) for each in fields(Update)))
 
 
 def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | None = None) -> PipelineLevel:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.adapters import local_adapters
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.matrices import (
@@ -37,6 +38,7 @@ __all__ = [
     "replicas_of",
     "router_weights",
     "shared_weights",
+    "trained_on",
     "vocabulary_matrices",
 ]
 
@@ -92,6 +94,23 @@ def held_on(case: Case, local: LocalWeights, stage: StageBlocks, number: int) ->
             if np.any(routed):
                 experts = experts + times * count * routed
     return HeldParameters(blocks, experts, vocabulary)
+
+
+def trained_on(case: Case, held: HeldParameters, stage: StageBlocks) -> HeldParameters:
+    """Return the trained parameters of a stage on one processor [rows] [elements]: all, or its adapters.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        held: parameters that the stage holds, of `held_on`.
+        stage: the stage, with its blocks of every kind.
+    """
+    if case.frozen is None:
+        return held
+    times = copies(case.layout.schedule) if np.any(case.layout.schedule == DUALPIPE) else np.ones(())
+    outside = inside = np.zeros(())
+    for count, (plain, routed) in zip(stage.by_size(sizes_of(case.model)), local_adapters(case), strict=True):
+        outside, inside = outside + times * count * plain, inside + times * count * routed
+    return HeldParameters(outside, inside, np.zeros(()))
 
 
 @once_per_case

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
 from engine.cost_models.calibrated.physics.communication.sharding import exchange_passes
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.head import end_shares
 from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stage_times import (
@@ -184,7 +185,9 @@ def prepare_row_table(
         once=_points_first(once, (len(modes.optimizer_modes["launch"]), len(points.cell))),
         straggling=np.broadcast_to(straggling(case_at(space, row_table.point, {}), p), row_table.batch.shape),
         passes=np.broadcast_to(exchange_passes(case_at(space, row_table.point, {})), row_table.batch.shape),
-        perfect=perfect_seconds(space.model, space.system, space.datatype) * row_table.batch / space.num_procs,
+        perfect=perfect_seconds(space.model, space.system, space.datatype, training=space.trains)
+        * row_table.batch
+        / space.num_procs,
         rate=link_rate(space.system, p),
         fits=fits,
         groups=[group],
@@ -309,7 +312,7 @@ def _flow_table(
         here = rows[chunk]
         case, level = _flow_case(space, row_table, levels, here)
         flow = pipeline_flow(case, level, p)
-        _store_part(part, chunk, flow_part(pipeline_level(case, level, p, flow)))
+        _store_part(part, chunk, flow_part(pipeline_level(case, level, p, flow), end_shares(case)))
         if ways is None or levels.kept is None or levels.held is None:
             continue
         mode, place = levels.mode[here], levels.place[here]

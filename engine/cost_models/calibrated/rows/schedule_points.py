@@ -175,7 +175,7 @@ def case_at(space: CalibratedSpace, point: Mapping[str, Any], modes: Mapping[str
         point: fields of the schedule points by name, each [points] or of a shape that broadcasts with it.
         modes: fields of the modes by name, each [modes]; empty for the schedule points alone.
     """
-    values: dict[str, Any] = {**NEUTRAL, "datatype": DATATYPES.index(space.datatype)}
+    values: dict[str, Any] = {**NEUTRAL, "datatype": DATATYPES.index(space.datatype), "training": space.trains}
     values.update(point)
     for name, values_of in modes.items():
         if name == "fully_sharded":

@@ -83,11 +83,18 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         f"datatype is float32; it must be one of {', '.join(engine.COST_MODELS['calibrated'].datatypes)}.",
     ),
     (
-        "training_only",
+        "schedule_needs_training",
         DENSE,
-        {"training": False, "activation_recompute": "none", "data_par_overlap": False, "optimizer_sharding": False},
-        "training is false; the calibrated cost model evaluates training steps. Serving has an evaluation of its own, "
-        "and cost_model calculon evaluates a forward pass.",
+        {
+            "training": False,
+            "activation_recompute": "none",
+            "data_par_overlap": False,
+            "optimizer_sharding": False,
+            "pipeline_interleaving": 1,
+            "schedule": "zb_h1",
+            "zero_stage": 0,
+        },
+        "schedule is zb_h1, which orders backward passes, but training is false; use 1f1b or interleaved.",
     ),
     (
         "parallelism_product_with_context",

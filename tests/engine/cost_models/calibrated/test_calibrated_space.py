@@ -309,7 +309,6 @@ def test_the_space_is_what_it_says_it_covers() -> None:
 @pytest.mark.parametrize(
     ("limits", "left"),
     [
-        ({"training": [False]}, 0.0),
         ({"training": [True, False]}, 1.0),
         ({"fused_activation": [True, False]}, 1.0),
         ({"fused_activation": [False]}, 1.0),

@@ -33,6 +33,7 @@ __all__ = [
     "Gathers",
     "data_hops",
     "data_tiers",
+    "embedding_gathers",
     "exchange_passes",
     "exposed_exchange",
     "gathered_bytes",
@@ -44,6 +45,19 @@ __all__ = [
 EMBEDDING_GATHERS = 3.0
 """Gathers of the embedding per microbatch where weights are sharded [dimensionless]. Source: the calibration study on
 1,147 measured rows; stated, not fitted."""
+EMBEDDING_GATHERS_FORWARD = 2.0
+"""The same of a forward pass alone [dimensionless]: for embedding and head. Source: count."""
+
+
+def embedding_gathers(case: Case) -> Floats | float:
+    """Return the gathers of a vocabulary matrix per microbatch where weights are sharded [rows] [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    if case.forward_only is None:
+        return EMBEDDING_GATHERS
+    return np.where(case.forward_only, EMBEDDING_GATHERS_FORWARD, EMBEDDING_GATHERS)
 
 
 def data_tiers(case: Case, rates: SustainedRates) -> tuple[Tier, ...]:
@@ -132,6 +146,7 @@ def layer_gathers(
     experts: Floats | None = None,
     *,
     split: bool = True,
+    trained: tuple[Floats, Floats] | None = None,
 ) -> Gathers:
     """Return the time that the gathers of a block's weights add to its computation [rows] [s]; 0 for unsharded weights.
 
@@ -150,6 +165,7 @@ def layer_gathers(
         experts: parameters of its experts on one processor [rows] [elements], gathered over the replicas of an expert
             only; None for a block without experts.
         split: whether forward and backward of `block` are known separately; otherwise a lower bound over all splits.
+        trained: parameters outside and inside experts whose gradients are reduced [rows] [elements]; None for all.
     """
     layout, software = case.layout, case.software
     if not np.any(layout.fully_sharded):
@@ -160,19 +176,23 @@ def layer_gathers(
     latency = np.where(software.gather_calls > 1, per_tensor, gather_ring_latency(tiers, p))
     expert_tiers = None if experts is None else tiers_of(_expert_replicas_placed(case), rates)
 
-    def moved(bytes_each: Floats) -> Floats:
-        time = collective(bytes_each * weights, tiers, p, passes=1.0, hops=data_hops(case))
-        if expert_tiers is not None and experts is not None:
-            own = collective(bytes_each * experts, expert_tiers, p, passes=1.0, hops=_expert_replicas_hops(case))
-            time = time + np.where(experts > 0, own, 0.0)
+    def moved(bytes_each: Floats, outside: Floats, inside: Floats | None) -> Floats:
+        time = collective(bytes_each * outside, tiers, p, passes=1.0, hops=data_hops(case))
+        if expert_tiers is not None and inside is not None:
+            own = collective(bytes_each * inside, expert_tiers, p, passes=1.0, hops=_expert_replicas_hops(case))
+            time = time + np.where(inside > 0, own, 0.0)
         return time / software.gather_efficiency + latency
 
     # ZeRO stage 3 (Rajbhandari et al. 2020, section 7.2.2): all-gather of the weights forward and again backward, then
     # reduce-scatter of the gradients. Below stage 3 the weights stay gathered for the backward pass.
-    gather, reduce = moved(gathered_bytes(case)), moved(software.shard_gradient_bytes)
+    gather = moved(gathered_bytes(case), weights, experts)
+    reduced = (weights, experts) if trained is None else (trained[0], None if experts is None else trained[1])
+    reduce = moved(software.shard_gradient_bytes, *reduced)
+    if case.forward_only is not None:
+        reduce = np.where(case.forward_only, 0.0, reduce)
     # Weights gathered in 32 bits are cast to 16 after each gather.
     cast = software.gather_cast_bytes * (weights if experts is None else weights + experts) / rates.memory
-    again = layout.zero_stage >= 3
+    again = (layout.zero_stage >= 3) & (True if case.forward_only is None else ~case.forward_only)
     down = np.where(again, gather, 0.0) + reduce
     # Of a gather that fits into the pass, measured runs hide the share `overlap_data`.
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
@@ -306,4 +326,6 @@ def tied_exchange(case: Case, rates: SustainedRates, p: Parameters, vocabulary: 
     if np.any(case.model.prediction_layers > 0):
         # A stage that has both ends of the model shares it as it is.
         shared = shared | ((case.model.prediction_layers > 0) & (placement_of(case) == LOOP))
+    if case.frozen is not None:  # without gradients of the embedding
+        return np.zeros(np.broadcast_shapes(np.shape(time), np.shape(shared)))
     return np.where(shared & (layout.pipeline_par > 1), time, 0.0)

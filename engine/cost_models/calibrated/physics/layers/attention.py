@@ -171,6 +171,9 @@ def causal_scores(case: Case, *, windowed: bool = False) -> Floats:
     heads = model.attn_heads / layout.tensor_par
     # The causal half of s^2 scores per head; context parallelism shares them evenly.
     scores = 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size
+    if model.tuning is not None and model.tuning.square_share != 1.0:
+        # Tokens attend within their sample: the sum of squared lengths in place of s^2.
+        scores = scores * model.tuning.square_share
     return scores * window_factor(case) if windowed else scores
 
 

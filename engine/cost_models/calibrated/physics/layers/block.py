@@ -17,6 +17,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from engine.cost_models.calibrated.physics.adapters import (
+    LAUNCHES_BACKWARD,
+    LAUNCHES_FORWARD,
+    adapter_seconds,
+    adapter_traffic,
+)
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.collectives import collective, tiers_of
 from engine.cost_models.calibrated.physics.communication.context_parallel import ring
@@ -41,7 +47,7 @@ from engine.cost_models.calibrated.physics.layers.modules_again import (
     mixers_again,
 )
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
-from engine.cost_models.calibrated.physics.layers.recompute import recomputed
+from engine.cost_models.calibrated.physics.layers.recompute import Recomputed, recomputed
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
 
@@ -353,11 +359,47 @@ def _assemble_block(case: Case, p: Parameters, shared: Common, half: Half) -> Bl
         around = mixers_again(case, shared.unit, shared.norms.forward, latent)
         half = half if around is None else half._replace(again=half.again.and_then(around))
     # One all-reduce after attention and one after the feed-forward half (Shoeybi et al. 2019, section 3).
-    return complete_block(case, p, shared, half, 2.0 * shared.exchange, core)
+    return complete_block(case, p, shared, half, 2.0 * shared.exchange, core, int(half.routed))
+
+
+def _with_adapters(case: Case, p: Parameters, unit: MatrixUnit, half: Half, size: int) -> Half:
+    """Return a half whose own weights are frozen, with the adapters of the block among its products and launches."""
+    frozen = half.products
+    traffic = adapter_traffic(case, size)
+    forward, backward = adapter_seconds(traffic, unit.memory, p.kernel_start)
+    products = Linear(frozen.forward + forward, frozen.backward - frozen.weight + backward, np.zeros(()))
+    launches = (
+        half.launches[0] + LAUNCHES_FORWARD * traffic.targets,
+        half.launches[1] + LAUNCHES_BACKWARD * traffic.targets,
+    )
+    return half._replace(products=products, launches=launches)
+
+
+def _forward_alone(
+    alone: npt.NDArray[np.bool_], shared: Common, half: Half, again: Recomputed
+) -> tuple[Common, Half, Recomputed]:
+    """Return the parts of a block without a backward pass in some rows."""
+
+    def off(seconds: Floats) -> Floats:
+        return np.where(alone, 0.0, seconds)
+
+    shared = replace(
+        shared,
+        core=Core(shared.core.forward, off(shared.core.backward)),
+        context=(shared.context[0], off(shared.context[1])),
+        norms=Traffic(shared.norms.forward, off(shared.norms.backward)),
+    )
+    half = half._replace(
+        products=Linear(half.products.forward, off(half.products.backward), off(half.products.weight)),
+        traffic=Traffic(half.traffic.forward, off(half.traffic.backward)),
+        launches=(half.launches[0], off(half.launches[1])),
+        again=None if half.again is None else ModulesAgain(*(off(each) for each in half.again)),
+    )
+    return shared, half, Recomputed(*(off(getattr(again, each.name)) for each in fields(Recomputed)))
 
 
 def complete_block(
-    case: Case, p: Parameters, shared: Common, half: Half, tensor: Floats, core_again: Floats
+    case: Case, p: Parameters, shared: Common, half: Half, tensor: Floats, core_again: Floats, size: int
 ) -> BlockTimes:
     """Return the times of a block from its parts [rows] [s].
 
@@ -368,8 +410,15 @@ def complete_block(
         half: its products, traffic, exchange of tokens and launches.
         tensor: exposed seconds of its tensor-parallel exchanges in one pass [rows] [s].
         core_again: seconds of its cores that recomputation runs again [rows] [s].
+        size: position of its size among the sizes of the model's blocks.
     """
-    again = recomputed(case)
+    again, tensor_back, experts_back = recomputed(case), tensor, half.exchange
+    if case.frozen is not None:
+        half = _with_adapters(case, p, shared.unit, half, size)
+    if (alone := case.forward_only) is not None:
+        shared, half, again = _forward_alone(alone, shared, half, again)
+        tensor_back, experts_back = np.where(alone, 0.0, tensor), np.where(alone, 0.0, half.exchange)
+        core_again = np.where(alone, 0.0, core_again)
     products, traffic, experts, launches, modules, routed = half
     elementwise_forward = shared.norms.forward + traffic.forward
     # The backward pass runs these shares of the forward pass again (`recompute.SHARES`).
@@ -388,9 +437,9 @@ def complete_block(
         + shared.core.backward
         + shared.norms.backward
         + traffic.backward
-        + tensor
+        + tensor_back
         + shared.context[1]
-        + experts
+        + experts_back
         + redone
         + ring_again
         + sent_again
@@ -418,7 +467,7 @@ def complete_block(
     floor_inputs, inputs = floor_backward - floor_weights, backward - products.weight
     slow_weights = np.where(blocking, products.weight + floor_weights, np.maximum(products.weight, floor_weights))
     slow_inputs = np.where(blocking, inputs + floor_inputs, np.maximum(inputs, floor_inputs))
-    exchanged = 2.0 * experts + sent_again
+    exchanged = experts + experts_back + sent_again
     together = slow_forward + slow_backward
     # A pair hides its exchanges behind the other microbatch, but takes no less than either pass, the exchanges or the
     # launches.
@@ -439,7 +488,7 @@ def complete_block(
         shared.core.forward + shared.core.backward,
         elementwise_forward + shared.norms.backward + traffic.backward,
         redone,
-        2.0 * tensor,
+        tensor + tensor_back,
         shared.context[0] + shared.context[1] + ring_again,
         exchanged,
         late,

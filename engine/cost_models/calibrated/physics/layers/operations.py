@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from engine.cost_models.calibrated.operation_columns import LABELS
+from engine.cost_models.calibrated.physics.adapters import BACKWARD_TRAFFIC, adapter_seconds, adapter_traffic
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.layers.attention import core_work
@@ -143,8 +144,16 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
         rows.append(_network_row("expert_exchange", sent, sent))
         launches = block_launches(case)[0] * dense_factor(case, p) + expert_launches(case)[0]
         rows.append(_wait_row(size_wait(case, launches, p)))
+    rows += _adapter_rows(case, found.unit, _KINDS[kind].size)
     rows.append(_network_row("tensor_exchange", 2.0 * found.exchange, 2.0 * found.exchange))
-    table = pd.DataFrame(rows)
+    return _present_operations(case, pd.DataFrame(rows))
+
+
+def _present_operations(case: Case, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the operations that run, without passes that frozen weights or a forward pass alone do not have."""
+    left_out = STAGES[1:] if case.forward_only is not None else STAGES[2:] if case.frozen is not None else ()
+    absent = [name for stage in left_out for name in map(str, table) if name.startswith(f"{stage}_")]
+    table = table.assign(**dict.fromkeys(absent, 0.0))
     times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
     return table[times > 0].reset_index(drop=True)
 
@@ -182,11 +191,19 @@ def _pattern_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
         launches = block_launches(case)[0] * sublayers / 2.0 * dense_factor(case, p)
         each = [time_layer(layer, view, rates, p, unit).launches[0] for layer, view in layers]
         rows.append(_wait_row(size_wait(case, sum(each, start=launches), p)))
+    rows += _adapter_rows(case, unit, place)
     tensor = sublayers * tensor_exchange(case, rates, p) * exposed_share(case, p)
     rows.append(_network_row("tensor_exchange", tensor, tensor))
-    table = pd.DataFrame(rows)
-    times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
-    return table[times > 0].reset_index(drop=True)
+    return _present_operations(case, pd.DataFrame(rows))
+
+
+def _adapter_rows(case: Case, unit: MatrixUnit, size: int) -> list[dict[str, Any]]:
+    """Return the row of the adapters of a block, all together; none where all weights are trained."""
+    if case.frozen is None:
+        return []
+    found = adapter_traffic(case, size)
+    moved = ElementBytes(found.moved, BACKWARD_TRAFFIC * found.moved)
+    return [_traffic_row("adapters", moved, Traffic(*adapter_seconds(found, unit.memory, unit.p.kernel_start)))]
 
 
 def _layer_rows(

@@ -420,7 +420,8 @@ def _pattern_block(
         )
     sent = sum((one.exchange for one in each), start=none)
     half = Half(products, traffic, sent, (launches[0], launches[1]), repeated, routed=kind.experts)
-    return complete_block(case, p, shared, half, tensor, sum((one.core_again for one in each), start=none))
+    again = sum((one.core_again for one in each), start=none)
+    return complete_block(case, p, shared, half, tensor, again, kind.size)
 
 
 def cast_elements(case: Case, layers: tuple[tuple[LayerKind, Case], ...]) -> tuple[Floats, Floats]:

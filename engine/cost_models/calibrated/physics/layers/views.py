@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def layer_cases(case: Case) -> tuple[tuple[tuple[LayerKind, Case], ...], ...]:
     for block in case.model.pattern.blocks:
         for layer in block.layers:
             if layer not in cases:
-                sizes = {name: np.asarray(float(value)) for name, value in _sizes_of(layer).items()}
+                sizes: dict[str, Any] = {name: np.asarray(float(value)) for name, value in _sizes_of(layer).items()}
                 view = replace(case, model=replace(case.model, pattern=None, **sizes)) if sizes else case
                 cases[layer] = view if case.known is None else view.remembering()
         found.append(tuple((layer, cases[layer]) for layer in block.layers))

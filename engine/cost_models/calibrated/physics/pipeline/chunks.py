@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
+from engine.cost_models.calibrated.physics.layers.head import end_shares
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.memory import stage_memory
 from engine.cost_models.calibrated.physics.parameters import Parameters
@@ -105,8 +105,9 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
             each = np.array([float(np.ravel(one)[0]) for one in passes])
             seconds[position] = each[:, None] * held[position]
             seconds[-1] += each[:, None] * predicting[position]
-    # The ends of the model have three products of one size: F, B, W a third each.
-    share = np.array([FORWARD_SHARE, 1.0 - 2.0 * FORWARD_SHARE, FORWARD_SHARE, 1.0])
+    # The ends of the model have three products of one size: F, B, W a third each, where all three run.
+    first, own = (float(np.ravel(each)[0]) for each in end_shares(case))
+    share = np.array([first, 1.0 - first - own, own, 1.0])
     head = level.ends.head if without is None else without.ends.head
     for position, place, end in ((-3, 0, level.ends.embedding), (-2, -1, head)):
         numbers[position, place] = 1.0

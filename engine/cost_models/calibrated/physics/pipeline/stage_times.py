@@ -13,18 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from engine.cost_models.calibrated.physics.adapters import local_adapters
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.collectives import Tier, collective
 from engine.cost_models.calibrated.physics.communication.sharding import (
-    EMBEDDING_GATHERS,
     Gathers,
     data_hops,
     data_tiers,
+    embedding_gathers,
     layer_gathers,
 )
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes, blocks
-from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE, Ends, ends
+from engine.cost_models.calibrated.physics.layers.head import Ends, end_shares, ends
 from engine.cost_models.calibrated.physics.layers.pattern_blocks import pattern_blocks
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
@@ -223,7 +224,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     if sharded:
         vocabulary = software.gather_bytes * local_weights(case).vocabulary
         # The vocabulary matrix is gathered like a block, but whole and without anything to hide behind.
-        gather = EMBEDDING_GATHERS * collective(vocabulary, tiers, p, passes=1.0, hops=data_hops(case))
+        gather = embedding_gathers(case) * collective(vocabulary, tiers, p, passes=1.0, hops=data_hops(case))
         gather = np.where(layout.fully_sharded > 0, gather, 0.0)
     one = layout.pipeline_par == 1
     none: Floats = np.zeros(())
@@ -333,6 +334,7 @@ class _Parts:
         split: bool,
     ) -> None:
         schedule = case.layout.schedule
+        self._of_ends = end_shares(case)
         further = bool(np.any(schedule > INTERLEAVED))
         self._split = further and split and bool(among(schedule, SPLIT).any())
         self._staged = split and bool(np.any(case.layout.pipeline_par > 1))
@@ -354,18 +356,19 @@ class _Parts:
         forward = weights = saved = np.zeros(())
         # What the last stage does forward matters only where weights have gradients of their own.
         if self._split or (self._staged and number not in (None, 1)):
-            forward = of_kinds(blocks, self._forward) + FORWARD_SHARE * edge + late / 2.0
+            forward = of_kinds(blocks, self._forward) + self._of_ends.forward * edge + late / 2.0
         if self._split:
-            weights = of_kinds(blocks, self._weights) + FORWARD_SHARE * edge
+            weights = of_kinds(blocks, self._weights) + self._of_ends.weights * edge
         if self._saved is not None:
             saved = of_kinds(blocks, self._saved)
         found = Load(whole, forward, weights, saved, before.whole)
         if self._split and before.blocks is not None:
-            first = FORWARD_SHARE * before.edge
+            first = self._of_ends.forward * before.edge
+            own = self._of_ends.weights * before.edge
             return replace(
                 found,
                 forward_before=of_kinds(before.blocks, self._forward) + first + before.late / 2.0,
-                weights_before=of_kinds(before.blocks, self._weights) + first,
+                weights_before=of_kinds(before.blocks, self._weights) + own,
             )
         return found
 
@@ -392,7 +395,7 @@ def _position_of(kind: BlockKind) -> int:
 def _block_gathers(
     case: Case, level: BlockLevel, rates: SustainedRates, p: Parameters, tiers: Sequence[Tier], *, split: bool
 ) -> dict[BlockKind, Gathers]:
-    local = local_weights(case)
+    local, trained = local_weights(case), local_adapters(case)
     return {
         kind: layer_gathers(
             case,
@@ -403,6 +406,7 @@ def _block_gathers(
             block,
             local.experts[kind.size] if kind.experts else None,
             split=split,
+            trained=trained[kind.size] if trained else None,
         )
         for kind, block in level.kinds.items()
     }
