@@ -135,7 +135,9 @@ def decode_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> Re
     found = replica_profiles(subject, d, most)
     step, none = found.times.step, np.zeros(len(d))
     zeros = np.zeros_like(step)
-    times = ReplicaTimes(step, step, zeros, zeros, zeros, np.ones_like(step))
+    # With others in flight, a request that comes waits for half of a step.
+    waited = np.where(np.arange(step.shape[1]) > 0, step / 2.0, 0.0)
+    times = ReplicaTimes(step, step, zeros, zeros, waited, np.ones_like(step))
     return ReplicaProfile(times, found.most, found.output, np.full(len(d), 4096.0), none, none)
 
 
