@@ -68,7 +68,9 @@ class PoolsAnswer(Document):
     pairs: int = Field(description="Pairs of both with one engine, and the cache in the same bits.")
     evaluated: int = Field(description="Pairs whose latencies were computed; a bound ruled out the others.")
     link_gb_per_s: float = Field(description="Rate of a GPU's link between the pools, one way.")
-    least_per_rate: float | None = Field(description="Bound of the GPUs per request and second at large loads.")
+    least_per_rate: float | None = Field(
+        description="Bound of the GPUs per request and second, or per user, at large loads."
+    )
     obstacle: str = Field(description="Why no pair holds the limits; empty if one does.")
     seconds: float = Field(description="Time of the search [s].")
 
@@ -133,6 +135,17 @@ def asked_limits(asked: LoadedModel) -> dict[str, Any]:
     }
 
 
+def _asked_load(asked: ServiceQuestion) -> ServiceLoad:
+    """Return the load of a question. Raises `QuestionError` for a question without a load or with two."""
+    if (asked.request_rate is None) == (asked.users is None):
+        raise QuestionError("A service needs a load: give either `request_rate` or `users`.")
+    if asked.think_s and asked.users is None:
+        raise QuestionError("`think_s` is the pause of users between requests; give `users`, or leave `think_s` out.")
+    return ServiceLoad(
+        asked.request_rate, asked.users, asked.arrival_cv, asked.prompt_cv, asked.output_cv, asked.think_s
+    )
+
+
 def size_asked_service(
     asked: ServiceQuestion, *, progress: Progress = unheard, cancel: Cancel = never
 ) -> ServiceSizing:
@@ -146,16 +159,10 @@ def size_asked_service(
     Raises `QuestionError` for a question without a load or with two, `engine.serving.ServingLimitError`,
     `engine.serving.WorkloadError`, `engine.ExplorationCancelled`, and the errors of loading model and system.
     """
-    if (asked.request_rate is None) == (asked.users is None):
-        raise QuestionError("A service needs a load: give either `request_rate` or `users`.")
-    if asked.think_s and asked.users is None:
-        raise QuestionError("`think_s` is the pause of users between requests; give `users`, or leave `think_s` out.")
     return size_service(
         found_model(asked.model),
         found_system(asked.system),
-        load=ServiceLoad(
-            asked.request_rate, asked.users, asked.arrival_cv, asked.prompt_cv, asked.output_cv, asked.think_s
-        ),
+        load=_asked_load(asked),
         prompt=asked.prompt,
         output=asked.output,
         num_procs=asked.num_procs,
@@ -180,15 +187,13 @@ def size_asked_pools(
         progress: called with the share that is done and the current step.
         cancel: returns whether to stop.
 
-    Raises `QuestionError` for a load or an option that pools do not have, and else as `size_asked_service` does.
+    Raises `QuestionError` for an option that pools do not have, and else as `size_asked_service` does.
     """
     if asked.disaggregated == "no":
         named = ("prefill_system", "prefill_limits", "transfer_gb_per_s")
         for name in (each for each in named if getattr(asked, each)):
             raise QuestionError(f"`{name}` is about two pools; give `disaggregated` yes or either, too.")
         return None
-    if asked.request_rate is None:
-        raise QuestionError("Pools are sized for requests per second; give `request_rate` instead of `users`.")
     for name, words in (
         ("room_for_error", "no pair of pools was measured under load"),
         ("num_procs", "give the most GPUs as `most_procs`"),
@@ -198,7 +203,7 @@ def size_asked_pools(
     return size_pools(
         found_model(asked.model),
         found_system(asked.system),
-        load=ServiceLoad(asked.request_rate, None, asked.arrival_cv, asked.prompt_cv, asked.output_cv),
+        load=_asked_load(asked),
         prompt=asked.prompt,
         output=asked.output,
         prefill_system=None if asked.prefill_system is None else found_system(asked.prefill_system),

@@ -253,16 +253,20 @@ def loaded_pools(
     return LoadedPools(latencies, moved, prefill_busy, found.busy, link_busy)
 
 
-def largest_pool_rate(high: Floats, holds: Callable[[Floats], npt.NDArray[np.bool_]]) -> Floats:
-    """Returns the largest rate at which a condition holds, 0 where it does at none [rows] [1/s].
+def largest_pool_rate(
+    high: Floats, holds: Callable[[Floats], npt.NDArray[np.bool_]], halvings: int = HALVINGS
+) -> Floats:
+    """Returns the largest load at which a condition holds, 0 where it does at none: requests per second, or users
+    [rows].
 
     Args:
-        high: bound of the rate [rows] [1/s].
-        holds: returns the rows in which it holds at some rates; once false, false for all higher ones.
+        high: bound of the load [rows].
+        holds: returns the rows in which it holds at some loads; once false, false for all higher ones.
+        halvings: of the interval.
     """
     low, top = np.zeros_like(high), high
     least = holds(1e-9 * high)
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = (low + top) / 2.0
         right = holds(middle)
         low, top = np.where(right, middle, low), np.where(right, top, middle)

@@ -27,6 +27,7 @@ from engine.serving.deployments import Deployments
 from engine.serving.evaluation import WorkloadError, subject_of
 from engine.serving.figures import HOUR, MILLION, ServingSubject
 from engine.serving.pool_latencies import (
+    HALVINGS,
     CacheTransfer,
     LoadedPools,
     PrefillProfile,
@@ -67,6 +68,8 @@ PAIRS: Final = 128
 """Pairs that are evaluated together."""
 TIES: Final = 512
 """Pairs with as many GPUs as the best, among which the most headroom is looked for. Source: stated by us."""
+USERS_HALVINGS: Final = 16
+"""Halvings of the interval in which the most users are looked for, whose latencies take longer to compute."""
 POOLS: Final = ("prefill", "decode")
 
 
@@ -524,7 +527,7 @@ def _services_of(
         each = search.evaluate((p, d), transfer, counts, amount)
         return np.asarray(each.latencies.missed(search.limits) == 0)
 
-    most = largest_pool_rate(high, holds)
+    most = largest_pool_rate(high, holds, HALVINGS if load.is_open else USERS_HALVINGS)
     loaded = search.evaluate((p, d), transfer, counts, load.amount)
     sizes = counts[0] * search.prefill.size[p], counts[1] * search.decode.size[d]
     gpus = sizes[0] + sizes[1]

@@ -123,9 +123,6 @@ def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, 
     if rate is not None and reader.fields["think_s"].value:
         shared["think_s"] = 0.0
         state.complain(f"{PAGE_NAME}_think", "Think time is of users; with requests per second it is left out.")
-    if rate is None and reader.fields["disaggregated"].value != "no":
-        shared["disaggregated"] = "no"
-        state.complain(f"{PAGE_NAME}_disaggregated", "Two pools need requests per second; showing one.")
     return reader.build(**shared), reader.fields
 
 

@@ -19,7 +19,7 @@ from dashboard.words.numbers import format_value, percent, plain
 from dashboard.words.serving import LAUNCHED, WORDS
 from engine.questions.documents.serving import ServiceQuestion
 from engine.questions.services import compare_asked, reason_label, size_asked_pools, size_asked_service
-from engine.serving import PoolSizing, ServiceSizing, by_name
+from engine.serving import PoolSizing, ServiceLoad, ServiceSizing, by_name
 
 __all__ = ["draw_service"]
 
@@ -59,8 +59,7 @@ def _size_pools(key: str, _question: ServiceQuestion) -> PoolSizing | None:
 
 @st.cache_resource(show_spinner=False, max_entries=24)
 def _load_charts(key: str, _found: ServiceSizing, mode: str) -> tuple[Chart, Chart]:
-    unit = "requests/s" if _found.load.is_open else "users"
-    limits = _found.limits
+    unit, limits = _unit_of(_found.load), _found.limits
     return (
         load_curve(_found.curve, "first_token", limits.first_token, _found.load.amount, unit, mode),
         load_curve(_found.curve, "per_token", limits.per_token, _found.load.amount, unit, mode),
@@ -140,18 +139,12 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
         found_tile = tile(f"{label}, {level}", shown, f"{held}; {mean}")
         return found_tile._replace(error=_describe_range(found, best, name))
 
-    unit = "requests/s" if found.load.is_open else "users"
+    unit = _unit_of(found.load)
     load = f"load {plain(found.load.amount)} {unit}"
     room = f"{percent(best['headroom'] - 1.0, 0)} more than the {load}"
-    sent = "as they arrive"
-    if not found.load.is_open:
-        answer = format_value(by_name("request_mean"), best["request_mean"])
-        sent = f"users / {answer} per answer"
-        if found.load.think_s:
-            sent = f"users / ({answer} for the answer + {plain(found.load.think_s)} s think time)"
     tiles = [
         markup.Tile("GPUs", f"{int(best['gpus']):,}", load),
-        tile("Requests per second", "served_rate", sent),
+        tile("Requests per second", "served_rate", _describe_rate(found.load, best)),
         latency("First token", "first_token", found.limits.first_token, found.limits.mean_first_token),
         latency("Per token", "per_token", found.limits.per_token, found.limits.mean_per_token),
         latency("Whole request", "request", found.limits.request),
@@ -166,6 +159,20 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
     st.html(markup.figure_strip(tiles, _BASIS))
 
 
+def _unit_of(load: ServiceLoad) -> str:
+    return "requests/s" if load.is_open else "users"
+
+
+def _describe_rate(load: ServiceLoad, figures: Mapping[str, Any]) -> str:
+    """Return the source of the requests per second of a service in words."""
+    if load.is_open:
+        return "as they arrive"
+    answer = format_value(by_name("request_mean"), figures["request_mean"])
+    if load.think_s:
+        return f"users / ({answer} for the answer + {plain(load.think_s)} s think time)"
+    return f"users / {answer} per answer"
+
+
 def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
     """Draw the best pair of pools, and why it or the aggregated service is better."""
     better, why = comparison
@@ -174,7 +181,7 @@ def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
     best = pools.best
     if best is None:
         return
-    unit, level = "requests/s", pools.limits.level
+    unit, level = _unit_of(pools.load), pools.limits.level
     st.html(
         markup.head(
             f"{best.gpus:,} GPUs: {_describe_pool(best.prefill)} for prefill, {_describe_pool(best.decode)} for decode",
@@ -192,8 +199,9 @@ def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
         )
 
     room = f"{percent(figures['headroom'] - 1.0, 0)} more than the load"
-    cost = by_name("cost_per_million_served")
+    cost, sent = by_name("cost_per_million_served"), by_name("served_rate")
     tiles = [
+        markup.Tile("Requests per second", format_value(sent, figures[sent.name]), _describe_rate(pools.load, figures)),
         latency("First token", "first_token"),
         latency("Per token", "per_token"),
         latency("Whole request", "request"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,7 +18,7 @@ from engine.questions.errors import QuestionError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.serving import PoolSizing, ServiceSizing
+    from engine.serving import PoolSizing, ServiceLoad, ServiceSizing
 
 __all__ = ["find_service"]
 
@@ -78,6 +79,8 @@ def find_service(
       shardscape service llama-3-70B h100_80g_sxm --users 2000 --think 20 --prompt 1024 --output 256 --mean-ttft 0.3
       shardscape service deepseek-v3 h200_141g_sxm --trace requests.csv --ttft 2 --tpot 0.05 --limit engine=sglang
       shardscape service llama-3-70B h100_80g_sxm --rate 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05 \\
+        --disaggregated either
+      shardscape service deepseek-v3 h200_141g_sxm --users 2000 --think 20 --prompt 1024 --output 256 \\
         --disaggregated either
 
     \b
@@ -179,11 +182,7 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
     write_line(f"Fewest GPUs within the limits, which hold for the {found.limits.level}{room}")
     write_line(_services_table(found.top(asked.top), SHOWN))
     if not load.is_open:
-        pause = f" + {load.think_s:,g} s to think" if load.think_s else ""
-        write_line(
-            f"On the best service, users send {found.best['served_rate']:,.4g} requests per second: {load.amount:,g} / "
-            f"({found.best['request_mean']:,.3g} s for the answer{pause})."
-        )
+        write_line(f"On the best service, {_describe_users(load, found.best)}")
     write_line(_describe_ranges(found))
     if curve:
         write_line()
@@ -232,7 +231,18 @@ def _print_pools(pools: PoolSizing, asked: ServiceQuestion, comparison: str) -> 
             for row in rows
         ]
         write_line(text_table([*(_header(name) for name in shown), "KV transfer", "link busy"], cells, left=()))
+        if not pools.load.is_open:
+            write_line(f"On the best pools, {_describe_users(pools.load, pools.best.figures)}")
     write_line(comparison)
+
+
+def _describe_users(load: ServiceLoad, figures: Mapping[str, Any]) -> str:
+    """Return the requests of users, by Little's law, in words that end a sentence."""
+    pause = f" + {load.think_s:,g} s to think" if load.think_s else ""
+    return (
+        f"users send {figures['served_rate']:,.4g} requests per second: {load.amount:,g} / "
+        f"({figures['request_mean']:,.3g} s for the answer{pause})."
+    )
 
 
 def _describe_ranges(found: ServiceSizing) -> str:

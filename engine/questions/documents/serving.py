@@ -368,7 +368,7 @@ class ServiceQuestion(LoadedModel):
     ] = Field(
         default="no",
         description="Pools of their own for prefill and decode: not tried, recommended in any case, or where they need "
-        "fewer GPUs. Needs an open load.",
+        "fewer GPUs.",
     )
     prefill_system: Annotated[
         Named | None, Asked("Prefill system", option_help="Library name or JSON file of the prefill pool's system.")

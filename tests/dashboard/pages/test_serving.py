@@ -433,8 +433,9 @@ def test_two_pools_are_compared_with_one():
     said = " ".join(str(each.value) for each in page.info)
     assert "Prefill and decode in two pools." in said
     assert re.search(r"(Pools win|Aggregated wins) with \d+\sGPUs against \d+\sGPUs", said)
-    page = run({**LINK, "serving_users": "40", "serving_disaggregated": "yes"})
-    assert not page.info
+    page = run({**LINK, "serving_users": "400", "serving_think": "10", "serving_disaggregated": "yes"})
+    assert "GPUs per user" in " ".join(str(each.value) for each in page.info)
+    assert "s think time)" in plainly(html(page))
     assert not page.exception
 
 
