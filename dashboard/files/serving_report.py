@@ -17,7 +17,7 @@ from dashboard.files.exports import version
 from dashboard.files.report import drawn, page, whole
 from dashboard.files.report_parts import Figure
 from dashboard.queries.serving import (
-    BASIS,
+    basis_of,
     change_rows,
     chips,
     comparison_rows,
@@ -117,7 +117,7 @@ def build_report(
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(describe_question(found))}</p>{sides(recommended_sides(found, advice))}"
         f"<h2>{what}: {escape(deployment_name(chosen))}</h2><p>{escape(precision_words(chosen))}</p>"
-        f"{figure_strip(deployment_tiles(found, chosen), BASIS)}{places}"
+        f"{figure_strip(deployment_tiles(found, chosen), basis_of(found.factors))}{places}"
         f"<h2>Settings</h2>{_table_markup(('Setting', 'Value'), settings)}"
         "<h2>Why not the others</h2>"
         f"{_table_markup(('Deployment', 'Output per GPU', 'Why not'), contender_rows(advice))}"
@@ -203,6 +203,7 @@ def _assumption_items(found: ServingExploration, advice: DeploymentRecommendatio
         f"Prefill passes of up to {terms.prefill_chunk:,} tokens.",
         f"Prefix cache hits: {percent(terms.prefix_hit_rate, 0)} of the prompt.",
         *_choice_items(terms),
+        *([] if found.factors is None else [found.factors.describe()]),
         f"Error of a comparison of outputs: {percent(advice.error, 0)}. Room in the cache for "
         f"{percent(advice.cache_room, 0)} more requests.",
         *not_represented(found.model),

@@ -20,6 +20,7 @@ from engine.serving import (
     ChangedDeployment,
     DeploymentComparison,
     DeploymentRecommendation,
+    EngineFactors,
     FigureRange,
     ServingExploration,
     by_name,
@@ -32,11 +33,13 @@ from engine.serving.uncertainty import SHARE
 
 __all__ = [
     "BASIS",
+    "basis_of",
     "change_rows",
     "chips",
     "comparison_rows",
     "curves",
     "deployment_tiles",
+    "origin_words",
     "per_degree",
     "price_placeholder",
     "recommended_sides",
@@ -65,6 +68,25 @@ _COMPARED: Final = (
 
 def _format_figure(row: Mapping[str, Any], name: str) -> str:
     return format_value(by_name(name), row[name])
+
+
+def basis_of(factors: EngineFactors | None, basis: str = BASIS) -> str:
+    """Return the basis of figures, with the measured factors, if there are any.
+
+    Args:
+        factors: on the latencies of engines.
+        basis: of the figures without factors.
+    """
+    return basis if factors is None else f"{basis} {factors.describe()}"
+
+
+def origin_words(factors: EngineFactors | None) -> str:
+    """Return the origin of figures in a word or two.
+
+    Args:
+        factors: on the latencies of engines.
+    """
+    return "modelled" if factors is None else "modelled, adjusted by your servers"
 
 
 def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from engine.questions.bounds import Context
 from engine.questions.documents.serving import LoadedModel, ServiceQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.serving import RangeRow, serving_assumptions
+from engine.questions.serving import RangeRow, load_factors, serving_assumptions
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import (
     FIELDS,
@@ -92,6 +92,9 @@ class ServiceAnswer(Document):
     request_latency_limit: float | None = Field(description="[s]; null for none.")
     mean_first_token_limit: float | None = Field(description="On the mean besides [s]; null for none.")
     mean_per_token_limit: float | None = Field(description="On the mean besides [s]; null for none.")
+    factors: str | None = Field(
+        description="Sentence that names the measured factors on the latencies; null without factors."
+    )
     kind: Literal["modelled"] = Field(description="No service under an open load was measured.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
     total: int = Field(description="Deployments that were tried.")
@@ -157,11 +160,13 @@ def size_asked_service(
         cancel: returns whether to stop.
 
     Raises `QuestionError` for a question without a load or with two, `engine.serving.ServingLimitError`,
-    `engine.serving.WorkloadError`, `engine.ExplorationCancelled`, and the errors of loading model and system.
+    `engine.serving.WorkloadError`, `engine.serving.FactorError`, `engine.ExplorationCancelled`, and the errors of
+    loading model, system and factors.
     """
+    system = found_system(asked.system)
     return size_service(
         found_model(asked.model),
-        found_system(asked.system),
+        system,
         load=_asked_load(asked),
         prompt=asked.prompt,
         output=asked.output,
@@ -172,6 +177,7 @@ def size_asked_service(
         room_for_error=asked.room_for_error,
         price=asked.price_usd_per_h,
         assumptions=serving_assumptions(asked),
+        factors=load_factors(asked.factors, system),
         progress=progress,
         cancel=cancel,
     )
@@ -200,9 +206,10 @@ def size_asked_pools(
     ):
         if getattr(asked, name):
             raise QuestionError(f"`{name}` cannot be given with two pools: {words}.")
+    system = found_system(asked.system)
     return size_pools(
         found_model(asked.model),
-        found_system(asked.system),
+        system,
         load=_asked_load(asked),
         prompt=asked.prompt,
         output=asked.output,
@@ -214,6 +221,7 @@ def size_asked_pools(
         **asked_limits(asked),
         price=asked.price_usd_per_h,
         assumptions=serving_assumptions(asked),
+        factors=load_factors(asked.factors, system),
         top=asked.top,
         progress=progress,
         cancel=cancel,
@@ -288,6 +296,7 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing, pools: PoolSi
         "request_latency_limit": found.limits.request,
         "mean_first_token_limit": found.limits.mean_first_token,
         "mean_per_token_limit": found.limits.mean_per_token,
+        "factors": None if found.factors is None else found.factors.describe(),
         "kind": "modelled",
         "not_represented": list(not_represented(found.model)),
         "total": found.total,

@@ -93,7 +93,7 @@ class LoadedPools:
 
 
 def prefill_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> PrefillProfile:
-    """Returns the profiles of replicas that only prefill.
+    """Returns the profiles of replicas that only prefill, with the measured factors of their engines on first tokens.
 
     Args:
         subject: model, system and assumptions.
@@ -111,9 +111,10 @@ def prefill_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> P
         several, _ = _prefill_pass(subject, part, full, host)
         # Linear between one prompt and a full pass.
         more = np.where(full > 1, (several - one) / np.maximum(full - 1.0, 1.0), one)
-        each[index] = np.minimum(more, one)
-        start[index] = one - each[index]
-        fixed[index] = terms.first_token + through
+        factor = subject.latency_factors(part).time_to_first_token
+        each[index] = factor * np.minimum(more, one)
+        start[index] = factor * one - each[index]
+        fixed[index] = factor * (terms.first_token + through)
     return PrefillProfile(start, each, most, fixed)
 
 

@@ -25,6 +25,7 @@ from engine.serving.arrivals import ServiceLoad
 from engine.serving.assumptions import Assumptions
 from engine.serving.deployments import Deployments
 from engine.serving.evaluation import WorkloadError, subject_of
+from engine.serving.factors import EngineFactors
 from engine.serving.figures import HOUR, MILLION, ServingSubject
 from engine.serving.pool_latencies import (
     HALVINGS,
@@ -110,6 +111,8 @@ class PoolSizing:
     """Rate of the link of a GPU between pools [bytes/s]."""
     obstacle: str
     seconds: float
+    factors: EngineFactors | None = None
+    """Measured factors on the latencies of engines; None for none."""
 
     @property
     def best(self) -> PoolService | None:
@@ -152,7 +155,7 @@ class _PairSearch:
     profiles: tuple[PrefillProfile, ReplicaProfile]
     bandwidth: float
     most_rate: Floats
-    """Of replicas that decode for users who think, as `most_open_rate` returns it; empty under an open load [rows]."""
+    """Largest open rate of replicas that decode, as `most_open_rate` returns it; empty under an open load [rows]."""
     cycle: Floats
     """Longest time of a user from request to request, by decode deployment; 1 under an open load [rows] [s]."""
 
@@ -214,6 +217,7 @@ def size_pools(
     mean_time_per_output_token: float | None = None,
     price: float | None = None,
     assumptions: Assumptions | None = None,
+    factors: EngineFactors | None = None,
     top: int = 10,
     progress: Callable[[float, str], None] | None = None,
     cancel: Callable[[], bool] | None = None,
@@ -235,6 +239,8 @@ def size_pools(
         mean_time_to_first_token, mean_time_per_output_token: limits on the means besides [s]; None for none.
         price: of a GPU of `system` [USD/h]; the recorded price where None. A `prefill_system` has its recorded price.
         assumptions: the usual ones where None.
+        factors: on the latencies of engines, measured on servers of one of the systems, whose pool alone has them;
+            none where None.
         top: services to return.
         progress: called with the share that is done, 0 to 1, and the current step in words.
         cancel: returns whether to stop.
@@ -257,12 +263,14 @@ def size_pools(
     reloads = assumptions is not None and assumptions.host_hit_share > 0
     later = replace(assumptions, host_hit_share=0.0) if assumptions is not None and reloads else assumptions
     decoder = replace(subject_of(model, system, price=price, assumptions=later), output_cv=float(load.output_cv))
+    decoder = _with_factors(decoder, factors)
     prefiller = decoder
     if prefill_system is not None:
-        prefiller = subject_of(decoder.model, prefill_system, assumptions=assumptions)
+        prefiller = _with_factors(subject_of(decoder.model, prefill_system, assumptions=assumptions), factors)
     elif reloads:
         prefiller = replace(
-            subject_of(model, system, price=price, assumptions=assumptions), output_cv=decoder.output_cv
+            subject_of(model, system, price=price, assumptions=assumptions, factors=factors),
+            output_cv=decoder.output_cv,
         )
     bandwidth = link_bandwidth((prefiller.system, decoder.system), transfer_gb_per_s)
     given, own = dict(limits or {}), dict(prefill_limits or {})
@@ -319,7 +327,13 @@ def size_pools(
         bandwidth,
         "" if services else obstacle,
         time.perf_counter() - begun,
+        factors,
     )
+
+
+def _with_factors(subject: ServingSubject, factors: EngineFactors | None) -> ServingSubject:
+    """Return the subject with the measured factors, if they are of its system."""
+    return subject if factors is None or factors.system != subject.system.name else replace(subject, factors=factors)
 
 
 def _decode_pool(

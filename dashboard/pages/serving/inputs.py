@@ -19,7 +19,7 @@ from dashboard.link.catalogue import (
     system_of,
 )
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
+from dashboard.pages.serving.link import FACTORS_TEXT, LOAD_FIELDS, PAGE_NAME, ServingLink, factors_document
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.serving import WORDS
@@ -96,6 +96,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
             limits[name] = chosen
     for name in ("only", "columns"):
         page.read(name)
+    factors = _parse_factors(str(asked.read("factors", default="", pattern=FACTORS_TEXT) or ""), system)
     other, draft = (str(asked.fields[name].value) for name in ("other_system", "draft_model"))
     question = asked.build(
         model=named_model(model),
@@ -103,9 +104,25 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
         limits=limits,
         other_system=named_system(other) if other else None,
         draft_model=named_model(draft) if draft else None,
+        factors=factors,
     )
     service, load = _parse_load(question)
     return question, service, page.build(), {**asked.fields, **page.fields, **load}
+
+
+def _parse_factors(text: str, system: str) -> dict[str, Any] | None:
+    """Return the calibration of the link's factors; None without any, or where another system was measured."""
+    if not text:
+        return None
+    found = factors_document(text)
+    if found["system"] != system_of(system).name:
+        state.complain(
+            f"{PAGE_NAME}_factors",
+            f"The link's factors were measured on {found['system']}; figures of {system_of(system).name} have none.",
+        )
+        return None
+    state.complain(f"{PAGE_NAME}_factors", None)
+    return found
 
 
 def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, Mapping[str, LinkField]]:

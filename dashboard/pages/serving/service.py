@@ -11,6 +11,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.charts.serving_load import load_curve
 from dashboard.link.fields import LinkField
+from dashboard.queries.serving import basis_of, origin_words
 from dashboard.widgets.chart import show
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_switch
 from dashboard.widgets.tables import ROW, height_of
@@ -123,7 +124,7 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
         degrees += f" × EP {best['expert_par']}"
     how = (
         f"weights in {best['weight_bits']} bits, KV cache in {best['kv_bits']}, {LAUNCHED[str(best['launch'])]}, "
-        f"up to {int(best['batch']):,} requests at once; modelled"
+        f"up to {int(best['batch']):,} requests at once; {origin_words(found.factors)}"
     )
     st.html(markup.head(f"{int(best['gpus']):,} GPUs: {copies:,} deployment{'s' * (copies != 1)} of {degrees}", how))
 
@@ -156,7 +157,7 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
         tile("Cost per hour", "cost_per_h", "all GPUs"),
         tile("Cost per million tokens", "cost_per_million_served", "at this load"),
     ]
-    st.html(markup.figure_strip(tiles, _BASIS))
+    st.html(markup.figure_strip(tiles, basis_of(found.factors, _BASIS)))
 
 
 def _unit_of(load: ServiceLoad) -> str:
@@ -215,7 +216,7 @@ def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
         ),
         markup.Tile("Cost per million tokens", format_value(cost, figures[cost.name]), "at this load"),
     ]
-    st.html(markup.figure_strip(tiles, _BASIS))
+    st.html(markup.figure_strip(tiles, basis_of(pools.factors, _BASIS)))
 
 
 def _describe_pool(row: Mapping[str, Any]) -> str:

@@ -188,6 +188,7 @@ def deployments_file(found: ServingExploration, kind: str) -> bytes:
         "kind": "modelled",
         "software": f"shardscape {exports.version()}",
         "calibration": hardware.calibration_document(calibration),
+        "factors": None if found.factors is None else found.factors.describe(),
         "num_procs": found.space.num_procs,
         "prompt": found.space.prompt,
         "output": found.space.output,

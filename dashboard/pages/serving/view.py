@@ -19,12 +19,21 @@ from dashboard.pages.serving.comparison import draw_comparison, keep_to_compare
 from dashboard.pages.serving.inputs import draw_inputs, parse_inputs, pick_deployment, write_inputs
 from dashboard.pages.serving.link import ServingLink
 from dashboard.pages.serving.measured_servers import draw_measured_servers
+from dashboard.pages.serving.own_factors import draw_adjusted
 from dashboard.pages.serving.own_server import draw_own_server
 from dashboard.pages.serving.queries import changes, explored, question_key, recommended
 from dashboard.pages.serving.recommended import draw_band
 from dashboard.pages.serving.service import draw_service
 from dashboard.pages.serving.tables import draw_deployments, draw_rejected
-from dashboard.queries.serving import BASIS, chips, curves, deployment_tiles, per_degree, refused_part
+from dashboard.queries.serving import (
+    basis_of,
+    chips,
+    curves,
+    deployment_tiles,
+    origin_words,
+    per_degree,
+    refused_part,
+)
 from dashboard.widgets import launch, share
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
@@ -81,12 +90,14 @@ def render(view: ServingView) -> None:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     if not found.feasible:
+        draw_adjusted(question, found, view.fields)
         _draw_nothing_runs(question, found, mode)
         draw_service(view.service, view.fields, mode)
         return
     key = question_key(question)
     advice = recommended(key, question.cache_room, found)
     chosen = _chosen_deployment(found, advice, question.chosen)
+    draw_adjusted(question, found, view.fields)
     draw_band(question, found, advice, chosen, view.address)
     _draw_strip(found, chosen, advice)
     left, right = st.columns([1.6, 1], gap="medium")
@@ -179,8 +190,8 @@ def _format_figure(row: dict[str, Any], name: str) -> str:
 
 def _draw_strip(found: ServingExploration, row: dict[str, Any], advice: DeploymentRecommendation) -> None:
     what = "Recommended" if _is_recommended(row, advice) else "Chosen"
-    st.html(markup.head(f"{what}: {deployment_name(row)}", f"{precision_words(row)}; modelled"))
-    st.html(markup.figure_strip(deployment_tiles(found, row), BASIS))
+    st.html(markup.head(f"{what}: {deployment_name(row)}", f"{precision_words(row)}; {origin_words(found.factors)}"))
+    st.html(markup.figure_strip(deployment_tiles(found, row), basis_of(found.factors)))
 
 
 def _is_recommended(row: Mapping[str, Any], advice: DeploymentRecommendation) -> bool:

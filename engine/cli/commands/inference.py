@@ -130,7 +130,7 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion, consid
     for sentence in not_represented(found.model):
         write_line(sentence)
     if found.factors is not None:
-        write_line(found.factors.describe())
+        write_line(f"Adjusted. {found.factors.describe()}")
     if found.rejected:
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()

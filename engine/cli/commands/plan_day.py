@@ -100,6 +100,8 @@ def _print_day(found: ServingDays) -> None:
         f"{sizing.model.title or sizing.model.name} on {sizing.system.title or sizing.system.name}: a day with "
         f"{found.demand.requests:,.0f} requests, at most {found.demand.peak:,.4g} per second; modelled"
     )
+    if sizing.factors is not None:
+        write_line(f"Adjusted. {sizing.factors.describe()}")
     day = found.best
     if day is None:
         write_line(found.obstacle)

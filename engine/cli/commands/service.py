@@ -163,6 +163,8 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
     write_line(f"Limits: {limits_in_words(asked)}")
     for sentence in not_represented(found.model):
         write_line(sentence)
+    if found.factors is not None:
+        write_line(f"Adjusted. {found.factors.describe()}")
     if found.rejected:
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()

@@ -154,6 +154,14 @@ class ServedModel(Document):
     lora_rank: Annotated[int, Whole(1, 1024), Asked("LoRA rank", parameter="rank")] = Field(
         default=16, description="Rank of the adapters; 16 by default, as in vLLM."
     )
+    factors: Annotated[
+        Named | None,
+        Asked("Engine factors", option_help="JSON file of measured factors, as `servers --out` writes it."),
+    ] = Field(
+        default=None,
+        description="Calibration with measured factors on the latencies of engines, as `compare_servers` returns it; "
+        "none by default.",
+    )
 
 
 class DeploymentsQuestion(ServedModel):
@@ -169,14 +177,6 @@ class DeploymentsQuestion(ServedModel):
         default=None,
         description="Requests that a benchmark sends per request in flight, all at once at first, such as 10; a steady "
         "load by default.",
-    )
-    factors: Annotated[
-        Named | None,
-        Asked("Engine factors", option_help="JSON file of measured factors, as `servers --out` writes it."),
-    ] = Field(
-        default=None,
-        description="Calibration with measured factors on the latencies of engines, as `compare_servers` returns it; "
-        "none by default.",
     )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
     by: Annotated[str, Asked("Order")] = Field(
