@@ -218,7 +218,11 @@ def _choice_items(terms: Assumptions) -> list[str]:
     if terms.lora_adapters:
         found.append(f"{counted(terms.lora_adapters, 'LoRA adapter')} of rank {terms.lora_rank:,} in memory, modelled.")
     if terms.draft_tokens:
-        who = "prediction layers of its own" if terms.draft_model is None else terms.draft_model.name
+        who = (
+            "prediction layers of its own"
+            if terms.draft_model is None
+            else f"{terms.draft_model.name} in {terms.draft_bits} bits"
+        )
         words = f"{counted(terms.draft_tokens, 'draft token')} per step by {who}"
         found.append(f"{words}; a step gives {plain(terms.tokens_per_step)} tokens, modelled.")
     if terms.prefix_hit_rate * terms.host_hit_share:

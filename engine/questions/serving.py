@@ -185,6 +185,8 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         )
     if asked.acceptance_rate is not None and asked.accepted_tokens:
         raise QuestionError("Give `acceptance_rate` or `accepted_tokens`, not both.")
+    if asked.draft_bits != 16 and asked.draft_model is None:
+        raise QuestionError("`draft_bits` is about a draft model; give `draft_model`, too.")
     for name in ("draft_model", "acceptance_rate"):
         if getattr(asked, name) is not None and not asked.draft_tokens:
             raise QuestionError(f"`{name}` needs `draft_tokens` of 1 or more.")
@@ -196,6 +198,7 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         accepted_tokens=asked.accepted_tokens,
         acceptance_rate=asked.acceptance_rate,
         draft_model=None if asked.draft_model is None else found_model(asked.draft_model),
+        draft_bits=asked.draft_bits,
         lora_adapters=asked.lora_adapters,
         lora_rank=asked.lora_rank,
         host_hit_share=asked.host_hit_share,

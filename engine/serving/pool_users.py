@@ -5,7 +5,7 @@ are elsewhere: in the other pool, between both, or truly thinking. Requests per 
 
     users = requests per second x (prefill + transfer + decode + think time).
 
-Decode replicas are those of `engine.serving.queueing` under users who think. In a prefill replica, a request meets the
+Decode replicas are as in `engine.serving.queueing` under users who think. In a prefill replica, a request meets the
 others as if one user fewer sent them (Schweitzer 1979, after the arrival theorem of Reiser and Lavenberg 1980), and
 their number varies as of users who are there with a chance, by 1 less that chance.
 
@@ -48,7 +48,7 @@ LONGEST_WAIT: Final = 86_400.0
 ABOVE_MEDIAN: Final = 4.0
 """Most that a mean is over the median: gamma distributions of a shape of 0.3 or more []. Source: stated by us."""
 FOREVER: Final = 1e12
-"""Time in a pool whose load is beyond what it serves [s]."""
+"""Time in a pool with more load than it serves [s]."""
 HALVINGS: Final = 30
 """Halvings of the interval in which the requests in flight are looked for."""
 STEPS: Final = 14

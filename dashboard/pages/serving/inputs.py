@@ -78,6 +78,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
         asked.read(name)
     drafts = {"": "Own prediction layers", **titles}
     asked.read("draft_model", default="", options=drafts)
+    asked.read("draft_bits", options={bits: str(bits) for bits in (16, 8, 4)})
     for name in ("draft_tokens", "accepted_tokens", "acceptance_rate", "lora_adapters", "lora_rank"):
         asked.read(name)
     asked.read("by", options=ORDERS)
@@ -104,6 +105,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
         limits=limits,
         other_system=named_system(other) if other else None,
         draft_model=named_model(draft) if draft else None,
+        draft_bits=asked.fields["draft_bits"].value if draft else 16,
         factors=factors,
     )
     service, load = _parse_load(question)
@@ -172,6 +174,7 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             draw_decimal(fields["accepted_tokens"], step=0.5, resets=RESETS)
             draw_decimal(fields["acceptance_rate"], step=0.05, resets=RESETS)
             draw_choice(fields["draft_model"], resets=RESETS)
+            draw_choice(fields["draft_bits"], resets=RESETS)
             draw_whole(fields["lora_adapters"], resets=RESETS)
             draw_whole(fields["lora_rank"], resets=RESETS)
             draw_decimal(

@@ -81,6 +81,7 @@ UNITS: Final = {
     "accepted_tokens": "tokens",
     "acceptance_rate": "fraction",
     "draft_model": "model document",
+    "draft_bits": "bits",
     "lora_adapters": "adapters",
     "lora_rank": "elements",
 }
