@@ -14,7 +14,7 @@ from engine.questions.documents.days import DayQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.services import asked_limits
-from engine.questions.serving import load_factors, serving_assumptions
+from engine.questions.serving import list_ineffective, load_factors, serving_assumptions
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import FIELDS, ServiceLoad, not_represented, size_service
 from engine.serving.days import DayDemand, DayRules, ServedDay, ServingDays, find_days, read_demand, shape_demand
@@ -58,6 +58,7 @@ class DayAnswer(Document):
     )
     kind: Literal["modelled"] = Field(description="No service over a day was measured.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
+    ineffective: list[str] = Field(description="A sentence for each stated term that changes nothing.")
     peak_rate: float = Field(description="Highest demand [1/s].")
     price_usd_per_h: float | None = Field(description="Of a GPU on demand [USD/h]; null if unknown.")
     reserved_usd_per_h: float | None = Field(description="Of a reserved GPU, paid all day [USD/h].")
@@ -173,6 +174,7 @@ def day_document(asked: DayQuestion, found: ServingDays) -> dict[str, Any]:
         "factors": None if found.sizing.factors is None else found.sizing.factors.describe(),
         "kind": "modelled",
         "not_represented": list(not_represented(found.sizing.model)),
+        "ineffective": list_ineffective(asked),
         "peak_rate": found.demand.peak,
         "price_usd_per_h": price if math.isfinite(price) else None,
         "reserved_usd_per_h": asked.reserved_usd_per_h,

@@ -12,7 +12,7 @@ from engine.questions.bounds import Context
 from engine.questions.documents.serving import LoadedModel, ServiceQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.serving import RangeRow, load_factors, serving_assumptions
+from engine.questions.serving import RangeRow, list_ineffective, load_factors, serving_assumptions
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import (
     FIELDS,
@@ -97,6 +97,7 @@ class ServiceAnswer(Document):
     )
     kind: Literal["modelled"] = Field(description="No service under an open load was measured.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
+    ineffective: list[str] = Field(description="A sentence for each stated term that changes nothing.")
     total: int = Field(description="Deployments that were tried.")
     holding: int = Field(description="Deployments that hold the limits under the load.")
     rejected_by_reason: dict[str, int] = Field(description="Numbers of the others, by code of the reason.")
@@ -299,6 +300,7 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing, pools: PoolSi
         "factors": None if found.factors is None else found.factors.describe(),
         "kind": "modelled",
         "not_represented": list(not_represented(found.model)),
+        "ineffective": list_ineffective(asked),
         "total": found.total,
         "holding": len(found.table),
         "rejected_by_reason": dict(found.rejected),

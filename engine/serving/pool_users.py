@@ -49,7 +49,7 @@ ABOVE_MEDIAN: Final = 4.0
 """Most that a mean is over the median: gamma distributions of a shape of 0.3 or more []. Source: stated by us."""
 FOREVER: Final = 1e12
 """Time in a pool with more load than it serves [s]."""
-HALVINGS: Final = 30
+HALVINGS: Final = 24
 """Halvings of the interval in which the requests in flight are looked for."""
 STEPS: Final = 14
 """Steps to the requests in flight of a pair of pools."""

@@ -69,7 +69,7 @@ PAIRS: Final = 128
 """Pairs that are evaluated together."""
 TIES: Final = 512
 """Pairs with as many GPUs as the best, among which the most headroom is looked for. Source: stated by us."""
-USERS_HALVINGS: Final = 16
+USERS_HALVINGS: Final = 12
 """Halvings of the interval in which the most users are looked for, whose latencies take longer to compute."""
 POOLS: Final = ("prefill", "decode")
 

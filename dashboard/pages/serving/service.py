@@ -18,7 +18,8 @@ from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, plain
 from dashboard.words.serving import LAUNCHED, WORDS
-from engine.questions.documents.serving import ServiceQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, ServedModel, ServiceQuestion
+from engine.questions.plain import plain as plain_values
 from engine.questions.services import compare_asked, reason_label, size_asked_pools, size_asked_service
 from engine.serving import PoolSizing, ServiceLoad, ServiceSizing, by_name
 
@@ -26,6 +27,18 @@ __all__ = ["draw_service"]
 
 _BASIS: Final = "Waiting, percentiles and open loads are modelled; no service under an open load was measured."
 _LISTED: Final = 50
+_FIXED: Final = (
+    "tensor_par",
+    "pipeline_par",
+    "expert_par",
+    "weight_bits",
+    "kv_bits",
+    "attention_bits",
+    "compute_bits",
+    "launch",
+    "engine",
+)
+"""Fields of a deployment but its replicas, which a load counts, and its batch."""
 _COLUMNS: Final = (
     "gpus",
     "deployments",
@@ -59,21 +72,28 @@ def _size_pools(key: str, _question: ServiceQuestion) -> PoolSizing | None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
-def _load_charts(key: str, _found: ServiceSizing, mode: str) -> tuple[Chart, Chart]:
+def _load_charts(key: str, _found: ServiceSizing, mode: str, load: float, mark: str) -> tuple[Chart, Chart]:
     unit, limits = _unit_of(_found.load), _found.limits
     return (
-        load_curve(_found.curve, "first_token", limits.first_token, _found.load.amount, unit, mode),
-        load_curve(_found.curve, "per_token", limits.per_token, _found.load.amount, unit, mode),
+        load_curve(_found.curve, "first_token", limits.first_token, load, unit, mode, mark),
+        load_curve(_found.curve, "per_token", limits.per_token, load, unit, mode, mark),
     )
 
 
-def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkField], mode: str) -> None:
-    """Draw the inputs of a load and, where there is one, the fewest GPUs that hold it.
+def draw_service(
+    question: ServiceQuestion | None,
+    fields: Mapping[str, LinkField],
+    mode: str,
+    shown: tuple[DeploymentsQuestion, Mapping[str, Any]] | None = None,
+) -> None:
+    """Draw the inputs of a load and, where there is one, the fewest GPUs that hold it; else latencies of the page's
+    deployment against the load.
 
     Args:
         question: of the link; None without a load.
         fields: of the page by name.
         mode: the theme.
+        shown: question of the page, and its deployment; None where nothing runs.
     """
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Under load: how many GPUs?", "users or requests per second, with the limits above"))
@@ -92,7 +112,9 @@ def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkFiel
                     draw_decimal(fields[name], step=0.1)
                 draw_decimal(fields["transfer_gb_per_s"], step=5.0)
         if question is None:
-            st.caption("Give a load to see the fewest GPUs, the deployment, latencies up to saturation, and the cost.")
+            if shown is not None:
+                _draw_shown(*shown, mode)
+            st.caption("Give a load to see the fewest GPUs that hold it, the deployment, its latencies, and the cost.")
             return
         key = question.model_dump_json()
         try:
@@ -107,13 +129,44 @@ def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkFiel
             _draw_no_service(found)
             return
         _draw_best(found, found.best)
-        left, right = st.columns(2, gap="medium")
-        first, each = _load_charts(key, found, mode)
-        with left:
-            show(first, "serving_load_first")
-        with right:
-            show(each, "serving_load_token")
+        _draw_curves(key, found, mode, found.load.amount, "your load")
         _draw_table(found)
+
+
+def _draw_shown(question: DeploymentsQuestion, row: Mapping[str, Any], mode: str) -> None:
+    """Draw latencies of the page's deployment against requests per second, with the most within the limits."""
+    shared = {name: getattr(question, name) for name in ServedModel.model_fields}
+    limits = plain_values({name: [row[name]] for name in (*_FIXED, "batch")})
+    # Any load has the same curve.
+    asked = ServiceQuestion(**{**shared, "limits": limits}, request_rate=1e-3, num_procs=question.num_procs)
+    key = asked.model_dump_json()
+    try:
+        found = _size_service(key, asked)
+    except ValueError:
+        # A stated term that an open load does not have; a load that is given says which.
+        return
+    if found.best is None:
+        st.caption(f"The deployment above holds no load within the limits at {found.limits.level}.")
+        return
+    most = float(found.best["most_load"])
+    st.html(
+        markup.head(
+            f"The deployment above holds the limits at {found.limits.level} up to {plain(most)} requests/s",
+            f"all {question.num_procs:,} GPUs, up to {int(row['batch']):,} requests at once per replica; "
+            f"{origin_words(found.factors)}",
+        )
+    )
+    _draw_curves(key, found, mode, most, "most within the limits")
+
+
+def _draw_curves(key: str, found: ServiceSizing, mode: str, load: float, mark: str) -> None:
+    """Draw the first token and the time per token of the best service against its load."""
+    left, right = st.columns(2, gap="medium")
+    first, each = _load_charts(key, found, mode, load, mark)
+    with left:
+        show(first, "serving_load_first")
+    with right:
+        show(each, "serving_load_token")
 
 
 def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:

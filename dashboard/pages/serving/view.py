@@ -41,7 +41,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value
 from dashboard.words.serving import precision_words
 from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
-from engine.questions.serving import serving_assumptions
+from engine.questions.serving import list_ineffective, serving_assumptions
 from engine.questions.serving_launch import launch_settings
 from engine.serving import DeploymentRecommendation, ServingExploration, by_name, deployment_name, not_represented
 
@@ -119,13 +119,13 @@ def render(view: ServingView) -> None:
         draw_rejected(found, key)
     draw_changes(question, found, advice)
     draw_comparison(question, view.fields, found, advice, chosen, mode)
-    draw_service(view.service, view.fields, mode)
+    draw_service(view.service, view.fields, mode, (question, chosen))
     draw_deployments(question.by, view.link, view.fields, found)
     settings = launch_settings(question)
     launch.deployment_card(found.model, found.system, chosen, "serving_launch", settings=settings)
     draw_own_server(found, chosen)
     draw_measured_servers(found, chosen)
-    _draw_remarks(found)
+    _draw_remarks(question, found)
 
 
 def _chosen_deployment(
@@ -292,7 +292,7 @@ def _describe_reasons(question: DeploymentsQuestion, found: ServingExploration, 
     return found.obstacle
 
 
-def _draw_remarks(found: ServingExploration) -> None:
+def _draw_remarks(question: DeploymentsQuestion, found: ServingExploration) -> None:
     """Draw the assumptions of the figures."""
     words = "Replicas are full, requests do not queue, experts are visited evenly, tokens come one by one."
-    st.caption(literal(" ".join([words, *not_represented(found.model)])))
+    st.caption(literal(" ".join([words, *list_ineffective(question), *not_represented(found.model)])))

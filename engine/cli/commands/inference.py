@@ -114,6 +114,7 @@ def find_serving(
 
 
 def _print_serving(found: ServingExploration, asked: DeploymentsQuestion, considered: ConsideredDeployments) -> None:
+    from engine.questions.serving import list_ineffective
     from engine.serving import by_name, not_represented
     from engine.serving.reasons import by_code
 
@@ -127,7 +128,7 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion, consid
         "figures are modelled"
     )
     write_line(f"Limits: {limits_in_words(asked)}")
-    for sentence in not_represented(found.model):
+    for sentence in (*not_represented(found.model), *list_ineffective(asked)):
         write_line(sentence)
     if found.factors is not None:
         write_line(f"Adjusted. {found.factors.describe()}")

@@ -12,8 +12,8 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import UnfinishedQuestion, asks, name_options
+from engine.cli.table_files import read_csv_text
 from engine.questions.documents.serving import ServiceQuestion, limits_in_words
-from engine.questions.errors import QuestionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,7 @@ def _trace_values(asked: UnfinishedQuestion[ServiceQuestion], path: Path | None)
 
     if path is None:
         return {}
-    trace = read_trace(_read_file(path), str(path))
+    trace = read_trace(read_csv_text(path, "a trace"), str(path))
     is_closed = asked.said["users"] is not None
     values = {
         "prompt": trace.prompt,
@@ -127,18 +127,6 @@ def _trace_values(asked: UnfinishedQuestion[ServiceQuestion], path: Path | None)
     return {name: value for name, value in values.items() if value is not None and not _is_said(asked, name)}
 
 
-def _read_file(path: Path) -> str:
-    """Return the text of a file. Raises `QuestionError` with a sentence if it cannot be read."""
-    try:
-        if not path.is_file():
-            raise QuestionError(f"There is no file {path} to read a trace from.")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise QuestionError(f"{path} is no text in UTF-8; a trace is a CSV table.") from None
-    except OSError as problem:
-        raise QuestionError(f"{path} cannot be read: {problem.strerror}.") from None
-
-
 def _is_said(asked: UnfinishedQuestion[ServiceQuestion], name: str) -> bool:
     """Return True if an option says another value than the default."""
     return asked.said[name] not in (None, ServiceQuestion.model_fields[name].default)
@@ -146,6 +134,7 @@ def _is_said(asked: UnfinishedQuestion[ServiceQuestion], name: str) -> bool:
 
 def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -> None:
     from engine.questions.services import reason_label
+    from engine.questions.serving import list_ineffective
     from engine.serving import by_name, not_represented
 
     load = found.load
@@ -161,7 +150,7 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
         "under load are modelled"
     )
     write_line(f"Limits: {limits_in_words(asked)}")
-    for sentence in not_represented(found.model):
+    for sentence in (*not_represented(found.model), *list_ineffective(asked)):
         write_line(sentence)
     if found.factors is not None:
         write_line(f"Adjusted. {found.factors.describe()}")

@@ -34,6 +34,7 @@ from tests.dashboard.page_runs import figure, html, page_alone, plainly
 LEVEL: dict[str, Any] = {"time_to_first_token": 1.0, "time_per_output_token": 0.05}
 """Limits of the page without others [s]."""
 QUESTION: dict[str, Any] = {"num_procs": 8, "prompt": 1000, "output": 200}
+ASKED: dict[str, Any] = {"model": "llama-3-70B", "system": "h100_80g_sxm", **QUESTION, **LEVEL}
 LINK = {
     "serving_model": "llama-3-70B",
     "serving_system": "h100_80g_sxm",
@@ -426,6 +427,27 @@ def test_all_models_can_be_chosen():
     names = opened().selectbox(key="_serving_model").options
     assert {models.load(name).title for name in ("deepseek-v3", "llama-3-70B")} <= set(names)
     assert len(set(names)) == len(names) == len(usable_models())
+
+
+def test_without_a_load_the_curve_is_that_of_the_shown_deployment():
+    page = opened()
+    said = plainly(html(page))
+    (most,) = re.findall(r"holds the limits at p99 up to ([\d,.]+) requests/s", said)
+    (row,) = [each for each in [serving.recommend_deployment(serving.explore(**ASKED)).row] if each is not None]
+    fixed = ("tensor_par", "pipeline_par", "expert_par", "weight_bits", "kv_bits", "launch", "engine", "batch")
+    found = serving.size_service(
+        "llama-3-70B",
+        "h100_80g_sxm",
+        load=serving.ServiceLoad(request_rate=1.0),
+        prompt=1000,
+        output=200,
+        num_procs=8,
+        limits={name: [row[name]] for name in fixed},
+        **LEVEL,
+    ).best
+    assert found is not None
+    assert float(most.replace(",", "")) == pytest.approx(found["most_load"], rel=0.01)
+    assert figure(page, "serving_load_first")["data"]
 
 
 def test_two_pools_are_compared_with_one():
