@@ -75,7 +75,9 @@ def load_curve(
             colour=colours.worse,
         )
     _draw_line(drawing, [load, load], [0.0, highest / scale.factor], colours.muted)
-    note(drawing, mark, colours, x=load, y=0, xanchor="left", yanchor="bottom", xshift=4)
+    # The words are on the side with room.
+    side, shift = ("right", -4) if load > end / 2.0 else ("left", 4)
+    note(drawing, mark, colours, x=load, y=0, xanchor=side, yanchor="bottom", xshift=shift)
     label = columns[0].label.removesuffix(" (p50)")
     drawing.update_xaxes(title=f"Load, {unit}", range=[0, 1.02 * end])
     drawing.update_yaxes(

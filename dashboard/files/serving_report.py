@@ -26,6 +26,7 @@ from dashboard.queries.serving import (
     per_degree,
     recommended_sides,
     refused_part,
+    token_factor,
 )
 from dashboard.words.numbers import count, counted, format_value, percent, plain
 from dashboard.words.serving import bits_words, precision_words
@@ -147,7 +148,10 @@ def _figures(
         ),
         Figure("step", "One decode step", "by kind of operation", lambda mode: decode_step(chosen, mode)),
         Figure(
-            "request", "One request", "until its last token", lambda mode: request_time(chosen, mode, gained=gained)
+            "request",
+            "One request",
+            "until its last token",
+            lambda mode: request_time(chosen, mode, gained=gained, factor=token_factor(found.factors, chosen)),
         ),
         Figure(
             "memory",

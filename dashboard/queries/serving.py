@@ -44,6 +44,7 @@ __all__ = [
     "price_placeholder",
     "recommended_sides",
     "refused_part",
+    "token_factor",
 ]
 
 BASIS: Final = (
@@ -78,6 +79,16 @@ def basis_of(factors: EngineFactors | None, basis: str = BASIS) -> str:
         basis: of the figures without factors.
     """
     return basis if factors is None else f"{basis} {factors.describe()}"
+
+
+def token_factor(factors: EngineFactors | None, row: Mapping[Any, Any]) -> float:
+    """Return the measured factor on the time per token of a deployment; 1 without one.
+
+    Args:
+        factors: on the latencies of engines.
+        row: fields of the deployment.
+    """
+    return 1.0 if factors is None else factors.find(str(row["engine"])).time_per_output_token
 
 
 def origin_words(factors: EngineFactors | None) -> str:

@@ -33,6 +33,7 @@ from dashboard.queries.serving import (
     origin_words,
     per_degree,
     refused_part,
+    token_factor,
 )
 from dashboard.widgets import launch, share
 from dashboard.widgets.chart import clicked, show
@@ -108,7 +109,7 @@ def render(view: ServingView) -> None:
         words = "Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark."
         st.caption(f"{words} Hollow: misses a limit." if found.refused_ids else words)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _draw_panel(question, chosen, advice, mode)
+        _draw_panel(question, found, chosen, advice, mode)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
@@ -165,10 +166,10 @@ def _memory_chart(_found: ServingExploration, key: str, mode: str) -> Chart:
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _time_charts(
-    _row: Mapping[str, Any], key: str, chosen: int, gained: float, mode: str, narrow: bool
+    _row: Mapping[str, Any], key: str, chosen: int, gained: float, factor: float, mode: str, narrow: bool
 ) -> tuple[Chart, Chart]:
     """Return the charts of a decode step and of a request."""
-    return decode_step(_row, mode, narrow), request_time(_row, mode, narrow, gained)
+    return decode_step(_row, mode, narrow), request_time(_row, mode, narrow, gained, factor)
 
 
 def _pick_point() -> None:
@@ -199,7 +200,11 @@ def _is_recommended(row: Mapping[str, Any], advice: DeploymentRecommendation) ->
 
 
 def _draw_panel(
-    question: DeploymentsQuestion, row: dict[str, Any], advice: DeploymentRecommendation, mode: str
+    question: DeploymentsQuestion,
+    found: ServingExploration,
+    row: dict[str, Any],
+    advice: DeploymentRecommendation,
+    mode: str,
 ) -> None:
     """Draw the chosen deployment in words, and the parts of its decode step."""
     is_recommended = _is_recommended(row, advice)
@@ -222,9 +227,11 @@ def _draw_panel(
             ]
         )
     )
-    st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
+    origin = "modelled" if found.factors is None else "modelled, without factors"
+    st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, {origin}"))
     gained = serving_assumptions(question).tokens_per_step
-    step, request = _time_charts(row, question_key(question), int(row["id"]), gained, mode, is_narrow())
+    key, factor = question_key(question), token_factor(found.factors, row)
+    step, request = _time_charts(row, key, int(row["id"]), gained, factor, mode, is_narrow())
     show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
     show(request, "serving_request")

@@ -378,6 +378,10 @@ def test_bars_add_up(found: ServingExploration):
     best: dict[str, Any] = dict(found.best or {})
     assert sum(decode_step(best).figure.data[0].x) == pytest.approx(best["decode_step_time"], rel=0.01)
     assert sum(best[name] for name in STEP_PARTS) == pytest.approx(best["decode_step_time"])
+    slow = {**best, "time_per_output_token": 1.5 * best["time_per_output_token"]}
+    # A factor per token stretches steps and prefills of others alike.
+    plain, adjusted = (request_time(each, factor=times).figure.data[0].x for each, times in ((best, 1.0), (slow, 1.5)))
+    assert list(adjusted[1:]) == pytest.approx([1.5 * each for each in plain[1:]])
     assert sum(request_time(best).figure.data[0].x) == pytest.approx(best["request_latency"], rel=0.01)
     assert "modelled" in decode_step(best).alt
 
