@@ -11,11 +11,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.pages.serving.link import factors_document
-from dashboard.pages.serving.tables import deployments_file
 from dashboard.words.numbers import format_value
 from engine.questions import answer
-from engine.questions.documents.serving import DeploymentsQuestion
-from engine.questions.serving import explore_deployments
 from engine.serving import by_name
 from engine.validation.serving.nearest_servers import predicted_servers
 from tests.dashboard.page_runs import html, page_alone, plainly
@@ -120,15 +117,6 @@ def test_own_factors_adjust_all_figures_of_the_page_until_they_are_removed() -> 
         assert tile(app, name) == plainly(format_value(by_name(figure), found["best"][figure]))
         assert tile(app, name) != plain[name]
     assert "adjusted by your servers" in html(app)
-    # The file has all that repeats its deployments.
-    adjusted = explore_deployments(DeploymentsQuestion(**question, num_procs=1, limits=limits))
-    written = json.loads(deployments_file(adjusted, "json"))["about"]["factors"]["engines"]
-    assert written == {
-        "sglang": {
-            figure: own["parameters"][f"factor.sglang.{figure}"]["value"]
-            for figure in ("time_to_first_token", "time_per_output_token")
-        }
-    }
     app.button(key="serving_unadjust").click().run()
     assert "serving_factors" not in app.session_state["_url"]
     assert not app.info

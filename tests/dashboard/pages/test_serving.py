@@ -29,6 +29,7 @@ from dashboard.words.numbers import format_value
 from engine import serving
 from engine.questions.documents.serving import DeploymentsQuestion
 from engine.serving import MEMORY_PARTS, STEP_PARTS, ServingExploration, by_name, deployment_name
+from engine.serving.factors import EngineFactors, LatencyFactors
 from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
 LEVEL: dict[str, Any] = {"time_to_first_token": 1.0, "time_per_output_token": 0.05}
@@ -366,6 +367,19 @@ def test_downloads_have_every_deployment(found: ServingExploration, kind: str):
     redone = serving.explore(model, system, **asked)
     assert redone.table["id"].tolist() == found.table["id"].tolist()
     assert rows["id"].tolist() == found.table["id"].tolist()
+
+
+def test_downloads_have_the_measured_factors() -> None:
+    own = EngineFactors("own", "h100_80g_sxm", "two results", {"vllm": LatencyFactors(1.3, 1.1)})
+    given = {**ASKED, "num_procs": 1, "limits": {"engine": "vllm"}, "factors": own}
+    about = json.loads(deployments_file(serving.explore(**{**given, "model": "llama-3-8B"}), "json"))["about"]
+    engines = {"vllm": {"time_to_first_token": 1.3, "time_per_output_token": 1.1}}
+    assert about["factors"] == {
+        "name": "own",
+        "system": "h100_80g_sxm",
+        "fitted_on": "two results",
+        "engines": engines,
+    }
 
 
 def test_bars_add_up(found: ServingExploration):
