@@ -65,6 +65,8 @@ __all__ = ["PoolService", "PoolSizing", "compare_services", "link_bandwidth", "s
 
 MORE: Final = 16
 """Decode deployments that are tried beyond the least of a pair. Source: stated by us."""
+FINE: Final = 64
+"""Decode deployments of the least of a pair of which one is a step, for users. Source: stated by us."""
 PAIRS: Final = 128
 """Pairs that are evaluated together."""
 TIES: Final = 512
@@ -478,13 +480,55 @@ def _fewest_deployments(
     best: float,
 ) -> _HeldPairs:
     """Return the fewest deployments of each pair that hold the limits and weigh no more than the best."""
-    p, d = pairs.prefill[places], pairs.decode[places]
-    sizes = search.prefill.size[p], search.decode.size[d]
+    rows = pairs.prefill[places], pairs.decode[places]
     least = pairs.counts[0][places], pairs.counts[1][places]
+    # The bound of many users is some percent low: look further in larger steps, and then between the last two.
+    steps = np.ones(len(places)) if search.load.is_open else np.ceil(least[1] / FINE)
+    found = _fewest_in_steps(search, amount, rows, least, steps, weights, most_procs, best)
+    if not len(found.weight) or np.all(steps == 1):
+        return found
+    pair_of = {pair: place for place, pair in enumerate(zip(*(each.tolist() for each in rows), strict=True))}
+    index = np.array([pair_of[pair] for pair in zip(found.prefill.tolist(), found.decode.tolist(), strict=True)])
+    closer = np.maximum(found.counts[1] - steps[index] + 1.0, least[1][index])
+    finer = np.ceil(steps[index] / MORE)
+    bounds = least[0][index], closer
+    finest = _fewest_in_steps(
+        search, amount, (found.prefill, found.decode), bounds, finer, weights, most_procs, float(found.weight.max())
+    )
+    joined = _HeldPairs(
+        np.concatenate([found.prefill, finest.prefill]),
+        np.concatenate([found.decode, finest.decode]),
+        (
+            np.concatenate([found.counts[0], finest.counts[0]]),
+            np.concatenate([found.counts[1], finest.counts[1]]),
+        ),
+        np.concatenate([found.weight, finest.weight]),
+    )
+    order = np.lexsort((joined.weight, joined.decode, joined.prefill))
+    keys = joined.prefill[order] * (int(joined.decode.max()) + 1) + joined.decode[order]
+    order = order[np.unique(keys, return_index=True)[1]]
+    counts = joined.counts[0][order], joined.counts[1][order]
+    return _HeldPairs(joined.prefill[order], joined.decode[order], counts, joined.weight[order])
+
+
+def _fewest_in_steps(
+    search: _PairSearch,
+    amount: float,
+    rows: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
+    least: tuple[Floats, Floats],
+    steps: Floats,
+    weights: tuple[float, float],
+    most_procs: int,
+    best: float,
+) -> _HeldPairs:
+    """Return the fewest deployments of each pair, with numbers of decode deployments from the least on in steps, that
+    hold the limits and weigh no more than the best."""
+    p, d = rows
+    sizes = search.prefill.size[p], search.decode.size[d]
     transfer = search.transfers(p, d)
     # One row per pair and number of decode deployments.
-    row, more = (each.ravel() for each in np.indices((len(places), MORE + 1)))
-    decodes = least[1][row] + more
+    row, more = (each.ravel() for each in np.indices((len(p), MORE + 1)))
+    decodes = least[1][row] + more * steps[row]
     # Prefill deployments that the GPUs left over, and the best weight, allow.
     left = (most_procs - decodes * sizes[1][row]) / sizes[0][row]
     lighter = (best - weights[1] * decodes * sizes[1][row]) / (weights[0] * sizes[0][row])
@@ -542,6 +586,9 @@ def _services_of(
         return np.asarray(each.latencies.missed(search.limits) == 0)
 
     most = largest_pool_rate(high, holds, HALVINGS if load.is_open else USERS_HALVINGS)
+    if not load.is_open:
+        # They hold the load itself, however coarse the interval is.
+        most = np.maximum(most, load.amount)
     loaded = search.evaluate((p, d), transfer, counts, load.amount)
     sizes = counts[0] * search.prefill.size[p], counts[1] * search.decode.size[d]
     gpus = sizes[0] + sizes[1]

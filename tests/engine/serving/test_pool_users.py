@@ -208,6 +208,19 @@ def test_harder_questions_of_users_never_need_fewer_gpus() -> None:
     assert gpus(time_to_first_token=None, time_per_output_token=None, most_procs=64) <= easy
 
 
+@pytest.mark.parametrize("level", ["mean", "p99"])
+def test_many_users_need_no_more_than_copies_of_pools_for_a_few(level: str) -> None:
+    limits = {**FEW, "tensor_par": [2, 4], "engine": "vllm"}
+    few, many = (
+        size(serving.ServiceLoad(users=users), limits=limits, level=level, most_procs=2**20).best
+        for users in (2e3, 2e6)
+    )
+    assert few is not None
+    assert many is not None
+    assert many.figures["headroom"] >= 1.0
+    assert many.gpus <= 1000 * few.gpus
+
+
 def test_question_and_command_answer_users_with_pools(shardscape: Any) -> None:
     words: tuple[Any, ...] = ("service", "llama-3-70B", "h100_80g_sxm", "--users", 900, "--think", 10, "--prompt", 1024)
     words = (*words, "--output", 256, "--limit", "weight_bits=8", "--limit", "tensor_par=2,4")
