@@ -353,11 +353,14 @@ def decode_step(row: Mapping[Any, Any], mode: str = "light", narrow: bool = Fals
     return _draw_time_parts("A decode step", float(row["decode_step_time"]), bars, mode, narrow)
 
 
-def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False, gained: float = 1.0) -> Chart:
-    """Draws what a request waits for; row: the figures and lengths of a deployment; gained: tokens of a step."""
+def request_time(
+    row: Mapping[Any, Any], mode: str = "light", narrow: bool = False, gained: float = 1.0, factor: float = 1.0
+) -> Chart:
+    """Draws what a request waits for; row: the figures and lengths of a deployment; gained: tokens of a step; factor:
+    measured over predicted time per token, which the figures have and a step has not."""
     later = max(float(row["output"]) - 1.0, 0.0)
     number = later / gained
-    steps = number * float(row["decode_step_time"])
+    steps = factor * number * float(row["decode_step_time"])
     others = later * float(row["time_per_output_token"]) - steps
     bars: list[tuple[str, float, str | None, str]] = [
         ("First token", float(row["time_to_first_token"]), "forward", "Its own prefill."),

@@ -19,7 +19,13 @@ LEVELS: Final = ("p50", "p90", "p99")
 
 
 def load_curve(
-    rows: pd.DataFrame, figure: str, limit: float | None, load: float, unit: str, mode: str = "light"
+    rows: pd.DataFrame,
+    figure: str,
+    limit: float | None,
+    load: float,
+    unit: str,
+    mode: str = "light",
+    mark: str = "your load",
 ) -> Chart:
     """Draws a latency against the load: its median, p90 and p99, the limit, and the load that is asked for.
 
@@ -27,9 +33,10 @@ def load_curve(
         rows: of `engine.serving.ServiceSizing.curve`.
         figure: "first_token", "per_token" or "request".
         limit: of the latency [s]; None for none.
-        load: that the service has.
+        load: that is marked.
         unit: of the load.
         mode: the theme.
+        mark: words for the marked load.
     """
     colours = palette(mode)
     columns = [by_name(f"{figure}_{level}") for level in LEVELS]
@@ -68,7 +75,9 @@ def load_curve(
             colour=colours.worse,
         )
     _draw_line(drawing, [load, load], [0.0, highest / scale.factor], colours.muted)
-    note(drawing, "your load", colours, x=load, y=0, xanchor="left", yanchor="bottom", xshift=4)
+    # The words are on the side with room.
+    side, shift = ("right", -4) if load > end / 2.0 else ("left", 4)
+    note(drawing, mark, colours, x=load, y=0, xanchor=side, yanchor="bottom", xshift=shift)
     label = columns[0].label.removesuffix(" (p50)")
     drawing.update_xaxes(title=f"Load, {unit}", range=[0, 1.02 * end])
     drawing.update_yaxes(
@@ -80,7 +89,7 @@ def load_curve(
     return Chart(
         drawing,
         f"{label} against load up to {plain(end)} {unit}: median {format_value(columns[0], now[columns[0].name])}, p99 "
-        f"{format_value(columns[2], now[columns[2].name])} near your load of {plain(load)} {unit}.",
+        f"{format_value(columns[2], now[columns[2].name])} near {mark} of {plain(load)} {unit}.",
     )
 
 

@@ -17,7 +17,7 @@ from dashboard.files.exports import version
 from dashboard.files.report import drawn, page, whole
 from dashboard.files.report_parts import Figure
 from dashboard.queries.serving import (
-    BASIS,
+    basis_of,
     change_rows,
     chips,
     comparison_rows,
@@ -26,6 +26,7 @@ from dashboard.queries.serving import (
     per_degree,
     recommended_sides,
     refused_part,
+    token_factor,
 )
 from dashboard.words.numbers import count, counted, format_value, percent, plain
 from dashboard.words.serving import bits_words, precision_words
@@ -117,7 +118,7 @@ def build_report(
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(describe_question(found))}</p>{sides(recommended_sides(found, advice))}"
         f"<h2>{what}: {escape(deployment_name(chosen))}</h2><p>{escape(precision_words(chosen))}</p>"
-        f"{figure_strip(deployment_tiles(found, chosen), BASIS)}{places}"
+        f"{figure_strip(deployment_tiles(found, chosen), basis_of(found.factors))}{places}"
         f"<h2>Settings</h2>{_table_markup(('Setting', 'Value'), settings)}"
         "<h2>Why not the others</h2>"
         f"{_table_markup(('Deployment', 'Output per GPU', 'Why not'), contender_rows(advice))}"
@@ -147,7 +148,10 @@ def _figures(
         ),
         Figure("step", "One decode step", "by kind of operation", lambda mode: decode_step(chosen, mode)),
         Figure(
-            "request", "One request", "until its last token", lambda mode: request_time(chosen, mode, gained=gained)
+            "request",
+            "One request",
+            "until its last token",
+            lambda mode: request_time(chosen, mode, gained=gained, factor=token_factor(found.factors, chosen)),
         ),
         Figure(
             "memory",
@@ -203,6 +207,7 @@ def _assumption_items(found: ServingExploration, advice: DeploymentRecommendatio
         f"Prefill passes of up to {terms.prefill_chunk:,} tokens.",
         f"Prefix cache hits: {percent(terms.prefix_hit_rate, 0)} of the prompt.",
         *_choice_items(terms),
+        *([] if found.factors is None else [found.factors.describe()]),
         f"Error of a comparison of outputs: {percent(advice.error, 0)}. Room in the cache for "
         f"{percent(advice.cache_room, 0)} more requests.",
         *not_represented(found.model),
@@ -217,7 +222,11 @@ def _choice_items(terms: Assumptions) -> list[str]:
     if terms.lora_adapters:
         found.append(f"{counted(terms.lora_adapters, 'LoRA adapter')} of rank {terms.lora_rank:,} in memory, modelled.")
     if terms.draft_tokens:
-        who = "prediction layers of its own" if terms.draft_model is None else terms.draft_model.name
+        who = (
+            "prediction layers of its own"
+            if terms.draft_model is None
+            else f"{terms.draft_model.name} in {terms.draft_bits} bits"
+        )
         words = f"{counted(terms.draft_tokens, 'draft token')} per step by {who}"
         found.append(f"{words}; a step gives {plain(terms.tokens_per_step)} tokens, modelled.")
     if terms.prefix_hit_rate * terms.host_hit_share:

@@ -20,6 +20,7 @@ from engine.serving import (
     ChangedDeployment,
     DeploymentComparison,
     DeploymentRecommendation,
+    EngineFactors,
     FigureRange,
     ServingExploration,
     by_name,
@@ -32,15 +33,18 @@ from engine.serving.uncertainty import SHARE
 
 __all__ = [
     "BASIS",
+    "basis_of",
     "change_rows",
     "chips",
     "comparison_rows",
     "curves",
     "deployment_tiles",
+    "origin_words",
     "per_degree",
     "price_placeholder",
     "recommended_sides",
     "refused_part",
+    "token_factor",
 ]
 
 BASIS: Final = (
@@ -65,6 +69,35 @@ _COMPARED: Final = (
 
 def _format_figure(row: Mapping[str, Any], name: str) -> str:
     return format_value(by_name(name), row[name])
+
+
+def basis_of(factors: EngineFactors | None, basis: str = BASIS) -> str:
+    """Return the basis of figures, with the measured factors, if there are any.
+
+    Args:
+        factors: on the latencies of engines.
+        basis: of the figures without factors.
+    """
+    return basis if factors is None else f"{basis} {factors.describe()}"
+
+
+def token_factor(factors: EngineFactors | None, row: Mapping[Any, Any]) -> float:
+    """Return the measured factor on the time per token of a deployment; 1 without one.
+
+    Args:
+        factors: on the latencies of engines.
+        row: fields of the deployment.
+    """
+    return 1.0 if factors is None else factors.find(str(row["engine"])).time_per_output_token
+
+
+def origin_words(factors: EngineFactors | None) -> str:
+    """Return the origin of figures in a word or two.
+
+    Args:
+        factors: on the latencies of engines.
+    """
+    return "modelled" if factors is None else "modelled, adjusted by your servers"
 
 
 def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Files that commands write: tables and documents, each complete or absent."""
+"""Files that commands write, tables and documents, each complete or absent; and CSV tables that they read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.cli.output import as_json
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check_export", "check_place", "write_document", "write_table_file"]
+__all__ = ["check_export", "check_place", "read_csv_text", "write_document", "write_table_file"]
 
 
 def check_export(path: Path) -> None:
@@ -35,6 +35,35 @@ def check_place(path: Path) -> None:
 
     if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
         raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
+
+
+def read_csv_text(path: Path, what: str, longest: int | None = None) -> str:
+    """Return the text of a CSV file.
+
+    Args:
+        path: of the file.
+        what: its subject with an article, such as "a trace".
+        longest: characters that it may have; None for any number.
+
+    Raises `QuestionError` with a sentence if it cannot be read, or is empty or longer where a bound is given.
+    """
+    from engine.questions.errors import QuestionError
+
+    wanted = f"{path} must be a CSV table of 1 to {longest or 0:,} characters."
+    try:
+        if not path.is_file():
+            raise QuestionError(f"There is no file {path} to read {what} from.")
+        # A character has up to four bytes in UTF-8.
+        if longest is not None and not 0 < path.stat().st_size <= 4 * longest:
+            raise QuestionError(wanted)
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise QuestionError(f"{path} is not text in UTF-8; it must be a CSV table.") from None
+    except OSError as problem:
+        raise QuestionError(f"{path} cannot be read: {problem.strerror}.") from None
+    if longest is not None and not 0 < len(text) <= longest:
+        raise QuestionError(wanted)
+    return text
 
 
 def write_table_file(table: pd.DataFrame, path: Path) -> None:

@@ -14,7 +14,7 @@ from engine.questions.documents.days import DayQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.services import asked_limits
-from engine.questions.serving import serving_assumptions
+from engine.questions.serving import list_ineffective, load_factors, serving_assumptions
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import FIELDS, ServiceLoad, not_represented, size_service
 from engine.serving.days import DayDemand, DayRules, ServedDay, ServingDays, find_days, read_demand, shape_demand
@@ -53,8 +53,12 @@ class DayAnswer(Document):
     prompt: int = Field(description="[tokens]")
     output: int = Field(description="[tokens]")
     held_at: str
+    factors: str | None = Field(
+        description="Sentence that names the measured factors on the latencies; null without factors."
+    )
     kind: Literal["modelled"] = Field(description="No service over a day was measured.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
+    ineffective: list[str] = Field(description="A sentence for each stated term that changes nothing.")
     peak_rate: float = Field(description="Highest demand [1/s].")
     price_usd_per_h: float | None = Field(description="Of a GPU on demand [USD/h]; null if unknown.")
     reserved_usd_per_h: float | None = Field(description="Of a reserved GPU, paid all day [USD/h].")
@@ -82,9 +86,10 @@ def find_asked_day(asked: DayQuestion, *, progress: Progress = unheard, cancel: 
     Raises `QuestionError` for a question without a demand or with two, and as `size_asked_service` does.
     """
     demand = _asked_demand(asked)
+    system = found_system(asked.system)
     sizing = size_service(
         found_model(asked.model),
-        found_system(asked.system),
+        system,
         load=ServiceLoad(SIZED_RATE, None, asked.arrival_cv, asked.prompt_cv, asked.output_cv),
         prompt=asked.prompt,
         output=asked.output,
@@ -94,6 +99,7 @@ def find_asked_day(asked: DayQuestion, *, progress: Progress = unheard, cancel: 
         room_for_error=asked.room_for_error,
         price=asked.price_usd_per_h,
         assumptions=serving_assumptions(asked),
+        factors=load_factors(asked.factors, system),
         progress=progress,
         cancel=cancel,
     )
@@ -165,8 +171,10 @@ def day_document(asked: DayQuestion, found: ServingDays) -> dict[str, Any]:
         "prompt": asked.prompt,
         "output": asked.output,
         "held_at": asked.held_at,
+        "factors": None if found.sizing.factors is None else found.sizing.factors.describe(),
         "kind": "modelled",
         "not_represented": list(not_represented(found.sizing.model)),
+        "ineffective": list_ineffective(asked),
         "peak_rate": found.demand.peak,
         "price_usd_per_h": price if math.isfinite(price) else None,
         "reserved_usd_per_h": asked.reserved_usd_per_h,

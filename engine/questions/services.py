@@ -12,7 +12,7 @@ from engine.questions.bounds import Context
 from engine.questions.documents.serving import LoadedModel, ServiceQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.serving import RangeRow, serving_assumptions
+from engine.questions.serving import RangeRow, list_ineffective, load_factors, serving_assumptions
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import (
     FIELDS,
@@ -68,7 +68,9 @@ class PoolsAnswer(Document):
     pairs: int = Field(description="Pairs of both with one engine, and the cache in the same bits.")
     evaluated: int = Field(description="Pairs whose latencies were computed; a bound ruled out the others.")
     link_gb_per_s: float = Field(description="Rate of a GPU's link between the pools, one way.")
-    least_per_rate: float | None = Field(description="Bound of the GPUs per request and second at large loads.")
+    least_per_rate: float | None = Field(
+        description="Bound of the GPUs per request and second, or per user, at large loads."
+    )
     obstacle: str = Field(description="Why no pair holds the limits; empty if one does.")
     seconds: float = Field(description="Time of the search [s].")
 
@@ -90,8 +92,12 @@ class ServiceAnswer(Document):
     request_latency_limit: float | None = Field(description="[s]; null for none.")
     mean_first_token_limit: float | None = Field(description="On the mean besides [s]; null for none.")
     mean_per_token_limit: float | None = Field(description="On the mean besides [s]; null for none.")
+    factors: str | None = Field(
+        description="Sentence that names the measured factors on the latencies; null without factors."
+    )
     kind: Literal["modelled"] = Field(description="No service under an open load was measured.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
+    ineffective: list[str] = Field(description="A sentence for each stated term that changes nothing.")
     total: int = Field(description="Deployments that were tried.")
     holding: int = Field(description="Deployments that hold the limits under the load.")
     rejected_by_reason: dict[str, int] = Field(description="Numbers of the others, by code of the reason.")
@@ -133,6 +139,17 @@ def asked_limits(asked: LoadedModel) -> dict[str, Any]:
     }
 
 
+def _asked_load(asked: ServiceQuestion) -> ServiceLoad:
+    """Return the load of a question. Raises `QuestionError` for a question without a load or with two."""
+    if (asked.request_rate is None) == (asked.users is None):
+        raise QuestionError("A service needs a load: give either `request_rate` or `users`.")
+    if asked.think_s and asked.users is None:
+        raise QuestionError("`think_s` is the pause of users between requests; give `users`, or leave `think_s` out.")
+    return ServiceLoad(
+        asked.request_rate, asked.users, asked.arrival_cv, asked.prompt_cv, asked.output_cv, asked.think_s
+    )
+
+
 def size_asked_service(
     asked: ServiceQuestion, *, progress: Progress = unheard, cancel: Cancel = never
 ) -> ServiceSizing:
@@ -144,18 +161,14 @@ def size_asked_service(
         cancel: returns whether to stop.
 
     Raises `QuestionError` for a question without a load or with two, `engine.serving.ServingLimitError`,
-    `engine.serving.WorkloadError`, `engine.ExplorationCancelled`, and the errors of loading model and system.
+    `engine.serving.WorkloadError`, `engine.serving.FactorError`, `engine.ExplorationCancelled`, and the errors of
+    loading model, system and factors.
     """
-    if (asked.request_rate is None) == (asked.users is None):
-        raise QuestionError("A service needs a load: give either `request_rate` or `users`.")
-    if asked.think_s and asked.users is None:
-        raise QuestionError("`think_s` is the pause of users between requests; give `users`, or leave `think_s` out.")
+    system = found_system(asked.system)
     return size_service(
         found_model(asked.model),
-        found_system(asked.system),
-        load=ServiceLoad(
-            asked.request_rate, asked.users, asked.arrival_cv, asked.prompt_cv, asked.output_cv, asked.think_s
-        ),
+        system,
+        load=_asked_load(asked),
         prompt=asked.prompt,
         output=asked.output,
         num_procs=asked.num_procs,
@@ -165,6 +178,7 @@ def size_asked_service(
         room_for_error=asked.room_for_error,
         price=asked.price_usd_per_h,
         assumptions=serving_assumptions(asked),
+        factors=load_factors(asked.factors, system),
         progress=progress,
         cancel=cancel,
     )
@@ -180,25 +194,24 @@ def size_asked_pools(
         progress: called with the share that is done and the current step.
         cancel: returns whether to stop.
 
-    Raises `QuestionError` for a load or an option that pools do not have, and else as `size_asked_service` does.
+    Raises `QuestionError` for an option that pools do not have, and else as `size_asked_service` does.
     """
     if asked.disaggregated == "no":
         named = ("prefill_system", "prefill_limits", "transfer_gb_per_s")
         for name in (each for each in named if getattr(asked, each)):
             raise QuestionError(f"`{name}` is about two pools; give `disaggregated` yes or either, too.")
         return None
-    if asked.request_rate is None:
-        raise QuestionError("Pools are sized for requests per second; give `request_rate` instead of `users`.")
     for name, words in (
         ("room_for_error", "no pair of pools was measured under load"),
         ("num_procs", "give the most GPUs as `most_procs`"),
     ):
         if getattr(asked, name):
             raise QuestionError(f"`{name}` cannot be given with two pools: {words}.")
+    system = found_system(asked.system)
     return size_pools(
         found_model(asked.model),
-        found_system(asked.system),
-        load=ServiceLoad(asked.request_rate, None, asked.arrival_cv, asked.prompt_cv, asked.output_cv),
+        system,
+        load=_asked_load(asked),
         prompt=asked.prompt,
         output=asked.output,
         prefill_system=None if asked.prefill_system is None else found_system(asked.prefill_system),
@@ -209,6 +222,7 @@ def size_asked_pools(
         **asked_limits(asked),
         price=asked.price_usd_per_h,
         assumptions=serving_assumptions(asked),
+        factors=load_factors(asked.factors, system),
         top=asked.top,
         progress=progress,
         cancel=cancel,
@@ -283,8 +297,10 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing, pools: PoolSi
         "request_latency_limit": found.limits.request,
         "mean_first_token_limit": found.limits.mean_first_token,
         "mean_per_token_limit": found.limits.mean_per_token,
+        "factors": None if found.factors is None else found.factors.describe(),
         "kind": "modelled",
         "not_represented": list(not_represented(found.model)),
+        "ineffective": list_ineffective(asked),
         "total": found.total,
         "holding": len(found.table),
         "rejected_by_reason": dict(found.rejected),

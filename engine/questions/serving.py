@@ -48,6 +48,7 @@ __all__ = [
     "consider_deployments",
     "deployments_document",
     "explore_deployments",
+    "list_ineffective",
     "load_factors",
     "serving_assumptions",
 ]
@@ -115,6 +116,7 @@ class DeploymentsAnswer(Document):
     )
     kind: Literal["modelled"] = Field(description="Modelled with constants fitted to measured kernels and servers.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
+    ineffective: list[str] = Field(description="A sentence for each stated term that changes nothing.")
     total: int = Field(description="Deployments of the space.")
     feasible: int = Field(description="Deployments that run within the limits.")
     rejected_by_reason: dict[str, int] = Field(description="Numbers of the others, by code of the reason.")
@@ -170,6 +172,20 @@ def load_factors(value: Any, system: System) -> EngineFactors | None:
     return EngineFactors.of(found, system)
 
 
+def list_ineffective(asked: ServedModel) -> list[str]:
+    """Return a sentence for each stated term of a question about serving that changes nothing.
+
+    Args:
+        asked: the question.
+    """
+    found = []
+    if asked.host_cache_gib is not None and not asked.host_hit_share:
+        found.append("Host memory for the cache changes nothing: no hits in host memory are stated.")
+    if asked.host_hit_share and not asked.prefix_hit_rate:
+        found.append("Hits in host memory change nothing: no hits of the prefix cache are stated.")
+    return found
+
+
 def serving_assumptions(asked: ServedModel) -> Assumptions:
     """Return the assumptions of a question about serving.
 
@@ -185,6 +201,8 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         )
     if asked.acceptance_rate is not None and asked.accepted_tokens:
         raise QuestionError("Give `acceptance_rate` or `accepted_tokens`, not both.")
+    if asked.draft_bits != 16 and asked.draft_model is None:
+        raise QuestionError("`draft_bits` is about a draft model; give `draft_model`, too.")
     for name in ("draft_model", "acceptance_rate"):
         if getattr(asked, name) is not None and not asked.draft_tokens:
             raise QuestionError(f"`{name}` needs `draft_tokens` of 1 or more.")
@@ -196,6 +214,7 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         accepted_tokens=asked.accepted_tokens,
         acceptance_rate=asked.acceptance_rate,
         draft_model=None if asked.draft_model is None else found_model(asked.draft_model),
+        draft_bits=asked.draft_bits,
         lora_adapters=asked.lora_adapters,
         lora_rank=asked.lora_rank,
         host_hit_share=asked.host_hit_share,
@@ -351,6 +370,7 @@ def deployments_document(
         "factors": None if found.factors is None else found.factors.describe(),
         "kind": "modelled",
         "not_represented": list(not_represented(found.model)),
+        "ineffective": list_ineffective(asked),
         "total": found.total,
         "feasible": found.feasible,
         "rejected_by_reason": dict(found.rejected),

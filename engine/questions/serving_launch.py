@@ -28,6 +28,7 @@ __all__ = [
     "deployment_rows",
     "export_deployment",
     "launch_settings",
+    "open_remarks",
     "read_deployment",
     "reading_document",
     "written_document",
@@ -35,6 +36,8 @@ __all__ = [
 
 _NAMES: Final = tuple(column.name for column in FIELDS)
 _SETTINGS: Final = tuple(name for name in SETTINGS if name != "speculation")
+_DRAFTING: Final = ("draft_tokens", "draft_model", "draft_bits", "accepted_tokens", "acceptance_rate")
+"""Terms of speculation, as questions about serving have them; in figures where all that they need is stated."""
 _NEEDED: Final = (
     "tensor_par",
     "pipeline_par",
@@ -56,6 +59,11 @@ SETTING_LABELS: Final[Mapping[str, str]] = {
     "lora_adapters": "LoRA adapters",
     "lora_rank": "LoRA rank",
     "host_cache_gib": "Host memory for cache",
+    "draft_tokens": "Draft tokens",
+    "draft_model": "Draft model",
+    "draft_bits": "Draft model bits",
+    "accepted_tokens": "Accepted drafts",
+    "acceptance_rate": "Acceptance rate",
 }
 """Labels of settings of an engine that are no field of a deployment."""
 
@@ -92,6 +100,10 @@ class DeploymentImportAnswer(Document):
     lora_rank: int | None = Field(description="Largest rank of an adapter.")
     host_cache_gib: float | None = Field(description="Host memory for the cache of a GPU [GiB].")
     speculation: dict[str, Any] | None = Field(description="Kind and draft tokens of another speculation.")
+    draft: dict[str, Any] | None = Field(
+        description="What is stated of speculation: draft_tokens, draft_checkpoint, draft_model (of the library), "
+        "draft_bits, accepted_tokens; null without."
+    )
     prompt: int | None
     output: int | None
     weight_bits_hint: int | None = Field(description="Bits that the checkpoint's name suggests; never set.")
@@ -172,16 +184,44 @@ def deployment_rows(found: EngineReading, stated: Mapping[str, Any]) -> dict[str
 
     Raises `LaunchError` for an unknown field.
     """
-    unknown = next((name for name in stated if name not in (*_NAMES, *_SETTINGS)), None)
+    unknown = next((name for name in stated if name not in (*_NAMES, *_SETTINGS, *_DRAFTING)), None)
     if unknown is not None:
-        raise LaunchError(f"There is no field {shown(unknown)} of deployments{did_you_mean(unknown, _NAMES)}.")
+        known = (*_NAMES, *_DRAFTING)
+        raise LaunchError(f"There is no field {shown(unknown)} of deployments{did_you_mean(unknown, known)}.")
     shared = {name: getattr(found, name) for name in (*_SETTINGS, "prompt", "output")} | {"engine": found.engine}
+    drafting = found.draft or {}
+    # Draft models that are not in the library have no name here.
+    shared |= {name: drafting.get(name) for name in _DRAFTING if found.mtp_tokens is None or name != "draft_tokens"}
     pools = found.pools if found.pools is not None else {"": found.deployment or {}}
+    said = {name: _parse_share(name, value) for name, value in stated.items()}
     rows = {}
     for role, fields in pools.items():
-        row = {**{name: value for name, value in shared.items() if value is not None}, **fields, **stated}
-        rows[role] = {name: row[name] for name in (*_NAMES, *_SETTINGS) if name in row}
+        row = {**{name: value for name, value in shared.items() if value is not None}, **fields, **said}
+        if role == "prefill":
+            row = {name: value for name, value in row.items() if name not in _DRAFTING}
+        rows[role] = {name: row[name] for name in (*_NAMES, *_SETTINGS, *_DRAFTING) if name in row}
     return rows
+
+
+def _parse_share(name: str, value: Any) -> Any:
+    """Return a stated number of accepted drafts, which commands give as a word."""
+    if name not in ("acceptance_rate", "accepted_tokens") or not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        raise LaunchError(f"{name} is {shown(value)}; it must be a number.") from None
+
+
+def open_remarks(found: EngineReading, stated: Mapping[str, Any]) -> list[str]:
+    """Return the remarks on a reading, without the one on speculation where the caller states what was open.
+
+    Args:
+        found: of a configuration.
+        stated: values by field.
+    """
+    answered = {"acceptance_rate", "accepted_tokens"} & stated.keys()
+    return [each for each in found.remarks if not (answered and each == found.open_speculation)]
 
 
 def assumptions_of_settings(row: Mapping[str, Any]) -> Assumptions:
@@ -193,6 +233,16 @@ def assumptions_of_settings(row: Mapping[str, Any]) -> Assumptions:
     Raises `LaunchError` for a number that no deployment here can have.
     """
     said = {name: row[name] for name in ("lora_adapters", "lora_rank") if row.get(name) is not None}
+    drafted = row.get("draft_tokens", row.get("mtp_tokens"))
+    accepted = {name: row[name] for name in ("accepted_tokens", "acceptance_rate") if row.get(name) is not None}
+    # Prediction layers are the model's own; any other speculation has figures with a draft model only.
+    can_draft = row.get("draft_model") is not None or row.get("mtp_tokens") is not None
+    if "acceptance_rate" in accepted:
+        accepted.pop("accepted_tokens", None)
+    if drafted and accepted and can_draft:
+        said |= {"draft_tokens": drafted, **accepted}
+        if row.get("draft_model") is not None:
+            said |= {"draft_model": found_model(row["draft_model"]), "draft_bits": row.get("draft_bits") or 16}
     try:
         return Assumptions(**said)
     except ValueError as problem:
@@ -211,6 +261,8 @@ def launch_settings(asked: ServedModel) -> dict[str, Any]:
     if asked.draft_model is not None:
         name = found_model(asked.draft_model).name
         found |= {"draft_checkpoint": checkpoint_of(name) or UNKNOWN_CHECKPOINT, "draft_tokens": asked.draft_tokens}
+        if asked.draft_bits != 16:
+            found["draft_bits"] = asked.draft_bits
     elif asked.draft_tokens:
         found["mtp_tokens"] = asked.draft_tokens
     if asked.host_hit_share:
@@ -267,7 +319,8 @@ def reading_document(found: EngineReading, asked: DeploymentImportQuestion) -> d
         "not_modelled": found.not_modelled,
         "without_effect": found.without_effect,
         "unread": found.unread,
-        "remarks": found.remarks,
+        "draft": found.draft,
+        "remarks": open_remarks(found, asked.stated),
         "figures": None if asked.system is None else _evaluate_rows(found, rows, asked),
     }
 

@@ -64,8 +64,11 @@ class Assumptions:
     [dimensionless]; k drafts then give (1 - a^(k + 1)) / (1 - a) tokens per step. Source: Leviathan et al. 2023
     (arXiv:2211.17192), equation 1."""
     draft_model: Model | None = None
-    """Model that drafts, in 16 bits on the tensor-parallel group of the last stage, with a cache of its own; None for
-    layers of the model's own. Source: vLLM, SGLang and TensorRT-LLM run the draft on the ranks of the model."""
+    """Model that drafts, on the tensor-parallel group of the last stage, with a cache of its own; None for layers of
+    the model's own. Source: vLLM, SGLang and TensorRT-LLM run the draft on the ranks of the model."""
+    draft_bits: int = 16
+    """Bits of the draft model's weights and products: 16, 8 or 4 [bits]. Source: checkpoints of small models have 16;
+    vLLM's speculative-config quantization and SGLang's --speculative-draft-model-quantization state others."""
 
     lora_adapters: int = 0
     """Adapters of low rank (LoRA) that are in the memory at once, one of which each request has [adapters]. Source:
@@ -103,6 +106,10 @@ class Assumptions:
         for name in ("draft_model", "acceptance_rate"):
             if getattr(self, name) is not None and not drafts:
                 raise ValueError(f"{name} needs draft_tokens of 1 or more.")
+        if self.draft_bits not in (16, 8, 4) or isinstance(self.draft_bits, bool):
+            raise ValueError(f"draft_bits is {shown(self.draft_bits)}; it must be 16, 8 or 4.")
+        if self.draft_bits != 16 and self.draft_model is None:
+            raise ValueError("draft_bits is about a draft model; give draft_model, too.")
         for name, least, most in (("lora_adapters", 0, 4096), ("lora_rank", 1, 1024)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

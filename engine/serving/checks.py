@@ -72,7 +72,8 @@ def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:
     for code, where in broken:
         found = np.where((found == FITS) & where, number_of(code), found)
     if subject.draft is not None:
-        refused = shape_reasons(subject.draft, draft_deployments(d)) != FITS
+        there = draft_deployments(d, subject.assumptions.draft_bits)
+        refused = shape_reasons(subject.draft, there) != FITS
         found = np.where((found == FITS) & refused, number_of("draft_model"), found)
     return found
 
@@ -135,15 +136,10 @@ def reason_text(
     }
     one = deployments_of(pd.DataFrame([{column.name: row[column.name] for column in FIELDS}])) if special else None
     if code == "draft_model" and subject.draft is not None and one is not None:
-        there = draft_deployments(one)
-        beside = {
-            **row,
-            "pipeline_par": 1,
-            "expert_par": 1,
-            "weight_bits": 16,
-            "attention_bits": 16,
-            "compute_bits": 16,
-        }
+        bits = subject.assumptions.draft_bits
+        there = draft_deployments(one, bits)
+        beside = {**row, "pipeline_par": 1, "expert_par": 1}
+        beside |= {"weight_bits": bits, "attention_bits": bits, "compute_bits": bits}
         quantities["draft_reason"] = reason_text(subject.draft, int(shape_reasons(subject.draft, there)[0]), beside)
     if code == "host_memory" and one is not None:
         need = float(one.batch[0] * host_bytes(subject, one)[0])

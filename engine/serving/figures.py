@@ -109,7 +109,7 @@ class ServingSubject:
         if self.assumptions.draft_model is None:
             return None
         without: dict[str, Any] = {"draft_tokens": 0, "accepted_tokens": 0.0, "acceptance_rate": None}
-        without |= {"draft_model": None, "lora_adapters": 0, "host_hit_share": 0.0}
+        without |= {"draft_model": None, "draft_bits": 16, "lora_adapters": 0, "host_hit_share": 0.0}
         return replace(self, model=self.assumptions.draft_model, assumptions=replace(self.assumptions, **without))
 
     @property
@@ -170,7 +170,7 @@ def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
         subject.attention_bytes(d),
         subject.assumptions,
         adapter_bytes(_case_of_pass(subject, d, np.ones(len(d))), subject.adapters) if subject.adapters.number else (),
-        None if subject.draft is None else _draft_memory(subject.draft, d),
+        None if subject.draft is None else _draft_memory(subject.draft, d, subject.assumptions.draft_bits),
     )
     if not subject.host_share:
         return found
@@ -178,19 +178,20 @@ def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
     return replace(found, largest_batch=np.minimum(found.largest_batch, most))
 
 
-def draft_deployments(d: Deployments) -> Deployments:
-    """Returns the deployments of a draft model beside its model: one stage, in 16 bits.
+def draft_deployments(d: Deployments, bits: int) -> Deployments:
+    """Returns the deployments of a draft model next to its model: one stage, in bits of its own.
 
     Args:
         d: deployments of the model [rows].
+        bits: of the draft model's weights and products.
     """
-    ones, wide = np.ones(len(d)), np.full(len(d), 16.0)
-    return replace(d, pipeline_par=ones, expert_par=ones, weight_bits=wide, attention_bits=wide, compute_bits=wide)
+    ones, own = np.ones(len(d)), np.full(len(d), float(bits))
+    return replace(d, pipeline_par=ones, expert_par=ones, weight_bits=own, attention_bits=own, compute_bits=own)
 
 
-def _draft_memory(draft: ServingSubject, d: Deployments) -> tuple[Floats, Floats]:
+def _draft_memory(draft: ServingSubject, d: Deployments, bits: int) -> tuple[Floats, Floats]:
     """Return the weights of a draft model and its cache of a request on a processor of the last stage [bytes]."""
-    found = memory_of(draft, replace(draft_deployments(d), batch=np.ones(len(d))))
+    found = memory_of(draft, replace(draft_deployments(d, bits), batch=np.ones(len(d))))
     return found.weights, found.kv_cache
 
 
@@ -327,7 +328,7 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     run, messages = _run_pass(subject, d, Pass(tokens, context, queries=1.0 + drafts), is_step=True)
     draft, spent = subject.draft, np.zeros(())
     if draft is not None:
-        run, spent = _add_draft_model(run, draft, d, Pass(tokens, context), drafts)
+        run, spent = _add_draft_model(run, draft, d, Pass(tokens, context), drafts, subject.assumptions.draft_bits)
     elif drafts:
         run = _add_drafts(run, _run_pass(subject, d, Pass(tokens, context), is_step=True)[0], drafts, subject)
     # One microbatch through all stages, or all microbatches through the slowest stage.
@@ -355,7 +356,7 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     if draft is not None:
         # The draft model computes the prompt, too, and drafts for requests that decode.
         prompt = replace(work, requests=np.zeros(len(d)))
-        own = _run_pass(draft, draft_deployments(d), prompt, is_step=False)[0].total
+        own = _run_pass(draft, draft_deployments(d, subject.assumptions.draft_bits), prompt, is_step=False)[0].total
         own = own + np.where(decoding > 0, spent, 0.0)
         slowest, through = slowest + own, through + own
     if subject.host_share:
@@ -375,10 +376,10 @@ def _add_drafts(run: _Stages, plain: _Stages, drafts: float, subject: ServingSub
 
 
 def _add_draft_model(
-    run: _Stages, draft: ServingSubject, d: Deployments, work: Pass, drafts: float
+    run: _Stages, draft: ServingSubject, d: Deployments, work: Pass, drafts: float, bits: int
 ) -> tuple[_Stages, Floats]:
     """Return a step with the passes of a draft model, one after the other on the last stage, and their time [s]."""
-    there = draft_deployments(d)
+    there = draft_deployments(d, bits)
     plain = _run_pass(draft, there, work, is_step=True)[0]
     # What an engine's host takes for the layers of a model counts for those of the draft, too.
     host = draft.engine(there).step_layer * float(len(draft.pattern.blocks))

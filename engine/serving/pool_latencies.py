@@ -93,7 +93,7 @@ class LoadedPools:
 
 
 def prefill_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> PrefillProfile:
-    """Returns the profiles of replicas that only prefill.
+    """Returns the profiles of replicas that only prefill, with the measured factors of their engines on first tokens.
 
     Args:
         subject: model, system and assumptions.
@@ -111,9 +111,10 @@ def prefill_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> P
         several, _ = _prefill_pass(subject, part, full, host)
         # Linear between one prompt and a full pass.
         more = np.where(full > 1, (several - one) / np.maximum(full - 1.0, 1.0), one)
-        each[index] = np.minimum(more, one)
-        start[index] = one - each[index]
-        fixed[index] = terms.first_token + through
+        factor = subject.latency_factors(part).time_to_first_token
+        each[index] = factor * np.minimum(more, one)
+        start[index] = factor * one - each[index]
+        fixed[index] = factor * (terms.first_token + through)
     return PrefillProfile(start, each, most, fixed)
 
 
@@ -135,7 +136,9 @@ def decode_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> Re
     found = replica_profiles(subject, d, most)
     step, none = found.times.step, np.zeros(len(d))
     zeros = np.zeros_like(step)
-    times = ReplicaTimes(step, step, zeros, zeros, zeros, np.ones_like(step))
+    # With others in flight, a request that comes waits for half of a step.
+    waited = np.where(np.arange(step.shape[1]) > 0, step / 2.0, 0.0)
+    times = ReplicaTimes(step, step, zeros, zeros, waited, np.ones_like(step))
     return ReplicaProfile(times, found.most, found.output, np.full(len(d), 4096.0), none, none)
 
 
@@ -251,16 +254,20 @@ def loaded_pools(
     return LoadedPools(latencies, moved, prefill_busy, found.busy, link_busy)
 
 
-def largest_pool_rate(high: Floats, holds: Callable[[Floats], npt.NDArray[np.bool_]]) -> Floats:
-    """Returns the largest rate at which a condition holds, 0 where it does at none [rows] [1/s].
+def largest_pool_rate(
+    high: Floats, holds: Callable[[Floats], npt.NDArray[np.bool_]], halvings: int = HALVINGS
+) -> Floats:
+    """Returns the largest load at which a condition holds, 0 where it does at none: requests per second, or users
+    [rows].
 
     Args:
-        high: bound of the rate [rows] [1/s].
-        holds: returns the rows in which it holds at some rates; once false, false for all higher ones.
+        high: bound of the load [rows].
+        holds: returns the rows in which it holds at some loads; once false, false for all higher ones.
+        halvings: of the interval.
     """
     low, top = np.zeros_like(high), high
     least = holds(1e-9 * high)
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = (low + top) / 2.0
         right = holds(middle)
         low, top = np.where(right, middle, low), np.where(right, top, middle)

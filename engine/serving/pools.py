@@ -3,6 +3,9 @@
 Every pair of a prefill and a decode deployment is bounded from below by the GPUs that each pool needs on its own; pairs
 are evaluated in the order of that bound until none can be smaller than the best. Both pools hold the cache in the same
 bits, and have one engine where their limits name none of their own.
+
+Users send fewer requests, the slower their answers are: bounds then count the requests of the slowest answers that the
+limits allow.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ from engine.serving.arrivals import ServiceLoad
 from engine.serving.assumptions import Assumptions
 from engine.serving.deployments import Deployments
 from engine.serving.evaluation import WorkloadError, subject_of
+from engine.serving.factors import EngineFactors
 from engine.serving.figures import HOUR, MILLION, ServingSubject
 from engine.serving.pool_latencies import (
+    HALVINGS,
     CacheTransfer,
     LoadedPools,
     PrefillProfile,
@@ -34,8 +39,16 @@ from engine.serving.pool_latencies import (
     loaded_prefill,
     prefill_profiles,
 )
+from engine.serving.pool_users import (
+    RequestCycle,
+    UsersOfPools,
+    largest_decode_rate,
+    loaded_pools_of_users,
+    prefill_of_users,
+    request_cycle,
+)
 from engine.serving.profiles import ReplicaProfile
-from engine.serving.queueing import LatencyLimits, loaded_replicas
+from engine.serving.queueing import LatencyLimits, loaded_replicas, most_open_rate, open_counterpart
 from engine.serving.services import (
     ServiceSizing,
     deployment_table,
@@ -52,10 +65,14 @@ __all__ = ["PoolService", "PoolSizing", "compare_services", "link_bandwidth", "s
 
 MORE: Final = 16
 """Decode deployments that are tried beyond the least of a pair. Source: stated by us."""
+FINE: Final = 64
+"""Decode deployments of the least of a pair of which one is a step, for users. Source: stated by us."""
 PAIRS: Final = 128
 """Pairs that are evaluated together."""
 TIES: Final = 512
 """Pairs with as many GPUs as the best, among which the most headroom is looked for. Source: stated by us."""
+USERS_HALVINGS: Final = 12
+"""Halvings of the interval in which the most users are looked for, whose latencies take longer to compute."""
 POOLS: Final = ("prefill", "decode")
 
 
@@ -76,8 +93,8 @@ class PoolService(NamedTuple):
 class PoolSizing:
     """Disaggregated services that hold the limits, best first, and the numbers of deployments and pairs.
 
-    `least_per_rate` is a bound of the GPUs per request and second at large loads: of the best prefill and the best
-    decode deployment, without what both take together.
+    `least_per_rate` is a bound of the GPUs per request and second, or per user, at large loads: of the best prefill and
+    the best decode deployment, without what both take together.
     """
 
     model: Model
@@ -96,6 +113,8 @@ class PoolSizing:
     """Rate of the link of a GPU between pools [bytes/s]."""
     obstacle: str
     seconds: float
+    factors: EngineFactors | None = None
+    """Measured factors on the latencies of engines; None for none."""
 
     @property
     def best(self) -> PoolService | None:
@@ -137,6 +156,10 @@ class _PairSearch:
     decode: _PoolCandidates
     profiles: tuple[PrefillProfile, ReplicaProfile]
     bandwidth: float
+    most_rate: Floats
+    """Largest open rate of replicas that decode, as `most_open_rate` returns it; empty under an open load [rows]."""
+    cycle: Floats
+    """Longest time of a user from request to request, by decode deployment; 1 under an open load [rows] [s]."""
 
     def transfers(self, p: npt.NDArray[np.intp], d: npt.NDArray[np.intp]) -> CacheTransfer:
         first, second = self.prefill, self.decode
@@ -150,11 +173,12 @@ class _PairSearch:
         amount: Floats | float,
     ) -> LoadedPools:
         p, d = rows
-        rates = (
-            amount / (counts[0] * self.prefill.d.replicas[p]),
-            amount / (counts[1] * self.decode.d.replicas[d]),
-        )
-        return loaded_pools(self.profiles[0].take(p), self.profiles[1].take(d), transfer, self.load, rates)
+        first, second = self.profiles[0].take(p), self.profiles[1].take(d)
+        replicas = counts[0] * self.prefill.d.replicas[p], counts[1] * self.decode.d.replicas[d]
+        if self.load.is_open:
+            return loaded_pools(first, second, transfer, self.load, (amount / replicas[0], amount / replicas[1]))
+        shared = UsersOfPools(np.broadcast_to(np.float64(amount), replicas[0].shape), *replicas)
+        return loaded_pools_of_users(first, second, transfer, self.load, shared, self.most_rate[d])
 
 
 def link_bandwidth(systems: tuple[System, System], gb_per_s: float | None = None) -> float:
@@ -195,16 +219,17 @@ def size_pools(
     mean_time_per_output_token: float | None = None,
     price: float | None = None,
     assumptions: Assumptions | None = None,
+    factors: EngineFactors | None = None,
     top: int = 10,
     progress: Callable[[float, str], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> PoolSizing:
-    """Finds the disaggregated services that hold limits on latencies under an open load, on the fewest GPUs; with two
-    systems of known prices, at the lowest cost.
+    """Finds the disaggregated services that hold limits on latencies under a load, on the fewest GPUs; with two systems
+    of known prices, at the lowest cost.
 
     Args:
         model, system: name, path or object; the system of the decode pool.
-        load: of the whole service; open.
+        load: of the whole service.
         prompt, output: mean tokens of a request; at least 2 of output, since the first one ends a prefill.
         prefill_system: of the prefill pool; the same where None.
         most_procs: most GPUs of both pools.
@@ -216,6 +241,8 @@ def size_pools(
         mean_time_to_first_token, mean_time_per_output_token: limits on the means besides [s]; None for none.
         price: of a GPU of `system` [USD/h]; the recorded price where None. A `prefill_system` has its recorded price.
         assumptions: the usual ones where None.
+        factors: on the latencies of engines, measured on servers of one of the systems, whose pool alone has them;
+            none where None.
         top: services to return.
         progress: called with the share that is done, 0 to 1, and the current step in words.
         cancel: returns whether to stop.
@@ -232,20 +259,20 @@ def size_pools(
         mean_first_token=mean_time_to_first_token,
         mean_per_token=mean_time_per_output_token,
     )
-    if not load.is_open:
-        raise WorkloadError("Pools are sized for requests per second; give request_rate instead of users.")
     if output < 2:
         raise WorkloadError("Requests of one output token never decode; give an output of 2 or more for two pools.")
     # Only the pool that prefills looks prompts up in host memory.
     reloads = assumptions is not None and assumptions.host_hit_share > 0
     later = replace(assumptions, host_hit_share=0.0) if assumptions is not None and reloads else assumptions
     decoder = replace(subject_of(model, system, price=price, assumptions=later), output_cv=float(load.output_cv))
+    decoder = _with_factors(decoder, factors)
     prefiller = decoder
     if prefill_system is not None:
-        prefiller = subject_of(decoder.model, prefill_system, assumptions=assumptions)
+        prefiller = _with_factors(subject_of(decoder.model, prefill_system, assumptions=assumptions), factors)
     elif reloads:
         prefiller = replace(
-            subject_of(model, system, price=price, assumptions=assumptions), output_cv=decoder.output_cv
+            subject_of(model, system, price=price, assumptions=assumptions, factors=factors),
+            output_cv=decoder.output_cv,
         )
     bandwidth = link_bandwidth((prefiller.system, decoder.system), transfer_gb_per_s)
     given, own = dict(limits or {}), dict(prefill_limits or {})
@@ -259,11 +286,11 @@ def size_pools(
             progress(share, words)
 
     tell(0.0, "decode deployments")
-    decode, decode_profile = _decode_pool(decoder, prompt, output, given, careful, bounds, most_procs)
+    decode, decode_profile, cycle = _decode_pool(decoder, prompt, output, given, careful, bounds, most_procs)
     tell(0.2, "prefill deployments")
     # Requests at once are a matter of decoding, unless prefill has a limit of its own.
     shared = {name: value for name, value in given.items() if name != "batch"}
-    prefill, prefill_profile = _prefill_pool(prefiller, prompt, {**shared, **own}, careful, bounds, most_procs)
+    prefill, prefill_profile = _prefill_pool(prefiller, prompt, {**shared, **own}, careful, bounds, most_procs, cycle)
     tried = len(prefill.d), len(decode.d)
     runs = prefill.rate > 0, decode.rate > 0
     obstacle = _explain_obstacle(prefill, decode, bounds)
@@ -274,7 +301,10 @@ def size_pools(
         weights = (1.0, 1.0)
     weights = (weights[0] / weights[1], 1.0)
     profiles = prefill_profile.take(kept[0]), decode_profile.take(kept[1])
-    search = _PairSearch(careful, bounds, prefill, decode, profiles, bandwidth)
+    most_rate, longest = np.zeros(0), np.ones(len(decode.d))
+    if cycle is not None:
+        most_rate, longest = most_open_rate(profiles[1], open_counterpart(careful)), cycle.longest[kept[1]]
+    search = _PairSearch(careful, bounds, prefill, decode, profiles, bandwidth, most_rate, longest)
     tell(0.4, "pairs of pools")
     pairs = _bound_pairs(search, load.amount, weights, is_one_engine="engine" not in own)
     found, evaluated = _best_pairs(search, load.amount, pairs, weights, most_procs, tell)
@@ -283,8 +313,9 @@ def size_pools(
         obstacle = f"No pair of pools holds the limits on {most_procs:,} GPUs or fewer."
     least = math.inf
     if len(pairs.prefill):
-        each = weights[0] * prefill.size / prefill.rate, decode.size / decode.rate
-        least = float(np.min(each[0][pairs.prefill] + each[1][pairs.decode]))
+        p, d = pairs.prefill, pairs.decode
+        each = weights[0] * prefill.size[p] / prefill.rate[p] + decode.size[d] / decode.rate[d]
+        least = float(np.min(each / search.cycle[d]))
     return PoolSizing(
         decoder.model,
         (prefiller.system, decoder.system),
@@ -298,7 +329,13 @@ def size_pools(
         bandwidth,
         "" if services else obstacle,
         time.perf_counter() - begun,
+        factors,
     )
+
+
+def _with_factors(subject: ServingSubject, factors: EngineFactors | None) -> ServingSubject:
+    """Return the subject with the measured factors, if they are of its system."""
+    return subject if factors is None or factors.system != subject.system.name else replace(subject, factors=factors)
 
 
 def _decode_pool(
@@ -309,7 +346,8 @@ def _decode_pool(
     load: ServiceLoad,
     bounds: LatencyLimits,
     most_procs: int,
-) -> tuple[_PoolCandidates, ReplicaProfile]:
+) -> tuple[_PoolCandidates, ReplicaProfile, RequestCycle | None]:
+    """Return the pool that decodes, and under a closed load the times between the requests of a user."""
     d, most = runnable_deployments(subject, unit_sizes(None, most_procs), prompt, output, limits)
     profile = decode_profiles(subject, d, most)
 
@@ -317,8 +355,12 @@ def _decode_pool(
         found = loaded_replicas(profile, load, rate, np.ones_like(rate))
         return np.asarray(found.missed(bounds) == 0)
 
-    rate = largest_pool_rate(profile.largest_rate(), holds) * d.replicas
-    return _PoolCandidates(subject, d, most, d.tensor_par * d.pipeline_par * d.replicas, rate), profile
+    if load.is_open:
+        cycle, rate = None, largest_pool_rate(profile.largest_rate(), holds)
+    else:
+        cycle, rate = request_cycle(profile, load, bounds), largest_decode_rate(profile, load, bounds)
+    size = d.tensor_par * d.pipeline_par * d.replicas
+    return _PoolCandidates(subject, d, most, size, rate * d.replicas), profile, cycle
 
 
 def _prefill_pool(
@@ -328,6 +370,7 @@ def _prefill_pool(
     load: ServiceLoad,
     bounds: LatencyLimits,
     most_procs: int,
+    cycle: RequestCycle | None,
 ) -> tuple[_PoolCandidates, PrefillProfile]:
     d, most = runnable_deployments(subject, unit_sizes(None, most_procs), prompt, 1, limits)
     profile = prefill_profiles(subject, d, most)
@@ -336,7 +379,12 @@ def _prefill_pool(
     mean = math.inf if bounds.mean_first_token is None else bounds.mean_first_token
 
     def holds(rate: Floats) -> npt.NDArray[np.bool_]:
-        first, used = loaded_prefill(profile, load, rate)
+        if cycle is None or not len(cycle.longest):
+            first, used = loaded_prefill(profile, load, rate)
+        else:
+            # Little's law for the users of a replica; the fewest, who hinder each other least.
+            users = rate * cycle.longest.min()
+            first, used = prefill_of_users(profile, load, rate, users, cycle.most_share)
         return np.asarray((used < 1.0) & (first.level(bounds.level) <= limit) & (first.mean <= mean))
 
     rate = largest_pool_rate(profile.largest_rate, holds) * d.replicas
@@ -360,16 +408,20 @@ def _bound_pairs(
 ) -> _PoolPairs:
     """Return the pairs of deployments that can exchange caches, smallest bound first."""
     p, d = search.prefill, search.decode
-    counts = [np.maximum(np.ceil(amount / pool.rate * (1.0 - 1e-9)), 1.0) for pool in (p, d)]
+    # The fewest requests per second of so many users; of an open load, its requests per second.
+    rates = amount / search.cycle
+    decodes = np.maximum(np.ceil(rates / d.rate * (1.0 - 1e-9)), 1.0)
+    prefills = np.maximum(np.ceil(rates[None] / p.rate[:, None] * (1.0 - 1e-9)), 1.0)
     fits = p.d.kv_bits[:, None] == d.d.kv_bits[None]
     if is_one_engine:
         fits &= p.d.engine[:, None] == d.d.engine[None]
     first, second = np.nonzero(fits)
-    bound = weights[0] * (counts[0] * p.size)[first] + weights[1] * (counts[1] * d.size)[second]
+    counts = prefills[first, second], decodes[second]
+    bound = weights[0] * counts[0] * p.size[first] + weights[1] * counts[1] * d.size[second]
     # Of equal bounds, few deployments and stages first.
     order = np.lexsort((p.d.pipeline_par[first] + d.d.pipeline_par[second], bound))
     first, second = first[order], second[order]
-    return _PoolPairs(first, second, bound[order], (counts[0][first], counts[1][second]))
+    return _PoolPairs(first, second, bound[order], (counts[0][order], counts[1][order]))
 
 
 class _HeldPairs(NamedTuple):
@@ -428,13 +480,55 @@ def _fewest_deployments(
     best: float,
 ) -> _HeldPairs:
     """Return the fewest deployments of each pair that hold the limits and weigh no more than the best."""
-    p, d = pairs.prefill[places], pairs.decode[places]
-    sizes = search.prefill.size[p], search.decode.size[d]
+    rows = pairs.prefill[places], pairs.decode[places]
     least = pairs.counts[0][places], pairs.counts[1][places]
+    # The bound of many users is some percent low: look further in larger steps, and then between the last two.
+    steps = np.ones(len(places)) if search.load.is_open else np.ceil(least[1] / FINE)
+    found = _fewest_in_steps(search, amount, rows, least, steps, weights, most_procs, best)
+    if not len(found.weight) or np.all(steps == 1):
+        return found
+    pair_of = {pair: place for place, pair in enumerate(zip(*(each.tolist() for each in rows), strict=True))}
+    index = np.array([pair_of[pair] for pair in zip(found.prefill.tolist(), found.decode.tolist(), strict=True)])
+    closer = np.maximum(found.counts[1] - steps[index] + 1.0, least[1][index])
+    finer = np.ceil(steps[index] / MORE)
+    bounds = least[0][index], closer
+    finest = _fewest_in_steps(
+        search, amount, (found.prefill, found.decode), bounds, finer, weights, most_procs, float(found.weight.max())
+    )
+    joined = _HeldPairs(
+        np.concatenate([found.prefill, finest.prefill]),
+        np.concatenate([found.decode, finest.decode]),
+        (
+            np.concatenate([found.counts[0], finest.counts[0]]),
+            np.concatenate([found.counts[1], finest.counts[1]]),
+        ),
+        np.concatenate([found.weight, finest.weight]),
+    )
+    order = np.lexsort((joined.weight, joined.decode, joined.prefill))
+    keys = joined.prefill[order] * (int(joined.decode.max()) + 1) + joined.decode[order]
+    order = order[np.unique(keys, return_index=True)[1]]
+    counts = joined.counts[0][order], joined.counts[1][order]
+    return _HeldPairs(joined.prefill[order], joined.decode[order], counts, joined.weight[order])
+
+
+def _fewest_in_steps(
+    search: _PairSearch,
+    amount: float,
+    rows: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
+    least: tuple[Floats, Floats],
+    steps: Floats,
+    weights: tuple[float, float],
+    most_procs: int,
+    best: float,
+) -> _HeldPairs:
+    """Return the fewest deployments of each pair, with numbers of decode deployments from the least on in steps, that
+    hold the limits and weigh no more than the best."""
+    p, d = rows
+    sizes = search.prefill.size[p], search.decode.size[d]
     transfer = search.transfers(p, d)
     # One row per pair and number of decode deployments.
-    row, more = (each.ravel() for each in np.indices((len(places), MORE + 1)))
-    decodes = least[1][row] + more
+    row, more = (each.ravel() for each in np.indices((len(p), MORE + 1)))
+    decodes = least[1][row] + more * steps[row]
     # Prefill deployments that the GPUs left over, and the best weight, allow.
     left = (most_procs - decodes * sizes[1][row]) / sizes[0][row]
     lighter = (best - weights[1] * decodes * sizes[1][row]) / (weights[0] * sizes[0][row])
@@ -485,23 +579,27 @@ def _services_of(
     p, d = found.prefill[order], found.decode[order]
     counts = found.counts[0][order], found.counts[1][order]
     transfer = search.transfers(p, d)
-    high = np.minimum(counts[0] * search.prefill.rate[p], counts[1] * search.decode.rate[d])
+    high = np.minimum(counts[0] * search.prefill.rate[p], counts[1] * search.decode.rate[d]) * search.cycle[d]
 
     def holds(amount: Floats) -> npt.NDArray[np.bool_]:
         each = search.evaluate((p, d), transfer, counts, amount)
         return np.asarray(each.latencies.missed(search.limits) == 0)
 
-    most = largest_pool_rate(high, holds)
+    most = largest_pool_rate(high, holds, HALVINGS if load.is_open else USERS_HALVINGS)
+    if not load.is_open:
+        # They hold the load itself, however coarse the interval is.
+        most = np.maximum(most, load.amount)
     loaded = search.evaluate((p, d), transfer, counts, load.amount)
     sizes = counts[0] * search.prefill.size[p], counts[1] * search.decode.size[d]
     gpus = sizes[0] + sizes[1]
     cost = subjects[0].price * sizes[0] + subjects[1].price * sizes[1]
     output = search.profiles[1].output[d]
     each = loaded.latencies
+    rate = each.rate * counts[1] * search.decode.d.replicas[d]
     columns = {
         "gpus": gpus,
-        "served_rate": np.full(len(p), load.amount),
-        "served_tokens": load.amount * output,
+        "served_rate": rate,
+        "served_tokens": rate * output,
         "in_flight": each.in_flight,
         "most_load": most,
         "headroom": most / load.amount,
@@ -512,7 +610,7 @@ def _services_of(
         "transfer_time": loaded.transfer,
         **latency_columns(each),
         "cost_per_h": cost,
-        "cost_per_million_served": cost / HOUR / (load.amount * output) * MILLION,
+        "cost_per_million_served": cost / HOUR / (rate * output) * MILLION,
     }
     ranked = np.lexsort(
         (search.prefill.d.pipeline_par[p] + search.decode.d.pipeline_par[d], -np.round(columns["headroom"], 3), gpus)
@@ -571,9 +669,10 @@ def compare_services(aggregated: ServiceSizing, pools: PoolSizing) -> tuple[str 
     pair = pools.least_per_rate
     trend = ""
     if math.isfinite(least) and math.isfinite(pair) and not by_cost:
+        unit = "request/s" if pools.load.is_open else "user"
         cheaper = "pools need at least" if pair < least else "pools need no fewer:"
         trend = (
-            f" At large loads, aggregated needs {least:,.3g} GPUs per request/s and {cheaper} {pair:,.3g}"
+            f" At large loads, aggregated needs {least:,.3g} GPUs per {unit} and {cheaper} {pair:,.3g}"
             f"{' or more' if pair >= least else ''}."
         )
     if values[1] < values[0]:

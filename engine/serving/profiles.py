@@ -128,7 +128,7 @@ def _solve_rate(residents: Floats, alone: Floats, steps: Floats, added: Floats) 
 
 
 def replica_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> ReplicaProfile:
-    """Returns the profiles of the replicas of deployments.
+    """Returns the profiles of the replicas of deployments, with the measured factors of their engines.
 
     Args:
         subject: model, system, price and assumptions.
@@ -149,8 +149,16 @@ def replica_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> R
         times, _ = pass_times(subject, part)
         found = load_latencies(times, terms, part.batch, part.output, blocks, None)
         waited = found.first_token - found.alone
+        # What a prompt adds to the steps of others is part of their time per token.
+        first, each = subject.latency_factors(part)
+        fixed[rows[index]] *= first
         values[:, rows[index], places[index]] = np.broadcast_arrays(
-            found.step / times.gained, found.per_token, found.added, found.alone, waited, times.together
+            each * found.step / times.gained,
+            each * found.per_token,
+            each * found.added,
+            first * found.alone,
+            first * waited,
+            times.together,
         )
     for place in range(1, len(POINTS)):
         values[..., place] = np.where(needed[:, place], values[..., place], values[..., place - 1])

@@ -19,7 +19,7 @@ Production and Operations Management 2 (peakedness, Hayward's approximation); [4
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -40,7 +40,10 @@ __all__ = [
     "erlang_wait",
     "largest_load",
     "loaded_replicas",
+    "most_open_rate",
+    "open_counterpart",
     "others_within",
+    "users_in_flight",
     "whole_request",
 ]
 
@@ -269,26 +272,35 @@ def _closed_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> L
 
 def _thinking_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> LoadedReplicas:
     """Return replicas whose users think between requests."""
-    calm = _open_counterpart(load)
-    most_rate = _most_open_rate(profile, calm)
+    calm = open_counterpart(load)
+    most_rate = most_open_rate(profile, calm)
     # Users rise with the requests in flight, and are at least as many.
     low, high = np.zeros_like(users), users
     for _ in range(STEPS_TO_USERS):
         middle = (low + high) / 2.0
-        fewer = _users_in_flight(profile, load, calm, most_rate, middle)[0] < users
+        fewer = users_in_flight(profile, load, calm, most_rate, middle)[0] < users
         low, high = np.where(fewer, middle, low), np.where(fewer, high, middle)
-    found = _users_in_flight(profile, load, calm, most_rate, high)[1]
+    found = users_in_flight(profile, load, calm, most_rate, high)[1]
     # Little's law for all users, who wait or think: x = N / (R + Z).
     return replace(found, rate=users / (found.request.mean + load.think_s))
 
 
-def _open_counterpart(load: ServiceLoad) -> ServiceLoad:
-    """Return the open load that users make who think for so long that their requests are independent."""
+def open_counterpart(load: ServiceLoad) -> ServiceLoad:
+    """Return the open load that users make who think for so long that their requests are independent.
+
+    Args:
+        load: closed one.
+    """
     return replace(load, request_rate=1.0, users=None, arrival_cv=1.0, think_s=0.0)
 
 
-def _most_open_rate(profile: ReplicaProfile, calm: ServiceLoad) -> Floats:
-    """Return the largest rate at which the open load of thinking users is evaluated [rows] [1/s]."""
+def most_open_rate(profile: ReplicaProfile, calm: ServiceLoad) -> Floats:
+    """Return the largest rate at which the open load of thinking users is evaluated [rows] [1/s].
+
+    Args:
+        profile: of the replicas.
+        calm: as `open_counterpart` returns it.
+    """
     one, high = np.ones_like(profile.most), profile.largest_rate()
     low = 1e-9 * high
     for _ in range(HALVINGS // 2):
@@ -298,14 +310,30 @@ def _most_open_rate(profile: ReplicaProfile, calm: ServiceLoad) -> Floats:
     return MOST_BUSY * low
 
 
-def _users_in_flight(
-    profile: ReplicaProfile, load: ServiceLoad, calm: ServiceLoad, most_rate: Floats, in_flight: Floats
+def users_in_flight(
+    profile: ReplicaProfile,
+    load: ServiceLoad,
+    calm: ServiceLoad,
+    most_rate: Floats,
+    in_flight: Floats,
+    pause: Callable[[Floats], Floats] | None = None,
 ) -> tuple[Floats, LoadedReplicas]:
     """Return the users of a replica [rows], and their latencies, from the requests in flight of a closed load with the
-    same rate [rows]."""
+    same rate [rows].
+
+    Args:
+        profile: of the replicas.
+        load: closed one.
+        calm: as `open_counterpart` returns it.
+        most_rate: as `most_open_rate` returns it [rows] [1/s].
+        in_flight: of the closed load [rows].
+        pause: returns how long users are elsewhere between requests, at requests per second of a replica [rows] [s];
+            they think for `load.think_s` by default.
+    """
     closed = _closed_load(profile, load, in_flight)
     opened = _open_load(profile, calm, np.minimum(closed.rate, most_rate), np.ones_like(in_flight))
-    think, waits, alone = load.think_s, closed.request.mean, opened.request.mean
+    waits, alone = closed.request.mean, opened.request.mean
+    think = np.full_like(in_flight, load.think_s) if pause is None else pause(closed.rate)
     # R = p R_closed + (1 - p) R_open, where p = R / (R + Z) is the share of a user's time that waits for answers:
     # R^2 + (Z - R_closed) R - Z R_open = 0.
     half = (waits - think) / 2.0
@@ -460,16 +488,16 @@ def largest_load(profile: ReplicaProfile, load: ServiceLoad, limits: LatencyLimi
 
 def _largest_thinking_load(profile: ReplicaProfile, load: ServiceLoad, limits: LatencyLimits) -> tuple[Floats, Floats]:
     """Return the most users of a replica, and the missed limit, as `largest_load` does."""
-    calm = _open_counterpart(load)
-    most_rate = _most_open_rate(profile, calm)
+    calm = open_counterpart(load)
+    most_rate = most_open_rate(profile, calm)
     low, high = np.zeros_like(profile.most), MOST_WAITING * profile.most
-    least = _users_in_flight(profile, load, calm, most_rate, 1e-9 * high)[1].missed(limits)
+    least = users_in_flight(profile, load, calm, most_rate, 1e-9 * high)[1].missed(limits)
     # Percentiles of the open load rise steeply towards saturation, and those of the closed load, which follow, are
     # lower: look for the first users who break a limit, not for any.
     scanned = [SCANNED_FROM * (1.5 * profile.most / SCANNED_FROM) ** share for share in SCANNED]
     scanned_users = []
     for middle in scanned:
-        users, found = _users_in_flight(profile, load, calm, most_rate, middle)
+        users, found = users_in_flight(profile, load, calm, most_rate, middle)
         scanned_users.append(users)
         # Of several changes, the first one counts.
         is_first = high > 1.5 * profile.most
@@ -477,9 +505,9 @@ def _largest_thinking_load(profile: ReplicaProfile, load: ServiceLoad, limits: L
         low, high = np.where(is_first & holds, middle, low), np.where(is_first & ~holds, middle, high)
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        holds = _users_in_flight(profile, load, calm, most_rate, middle)[1].missed(limits) == 0
+        holds = users_in_flight(profile, load, calm, most_rate, middle)[1].missed(limits) == 0
         low, high = np.where(holds, middle, low), np.where(holds, high, middle)
-    users = _users_in_flight(profile, load, calm, most_rate, np.maximum(low, 1e-9))[0]
+    users = users_in_flight(profile, load, calm, most_rate, np.maximum(low, 1e-9))[0]
     # The rate can fall with more requests in flight, so that as many users could have more of them: no more users than
     # any number of requests that breaks a limit has.
     for middle, others in zip(scanned, scanned_users, strict=True):

@@ -25,6 +25,7 @@ from engine.serving.checks import shape_reasons
 from engine.serving.columns import FIELDS, SERVICE_FIGURES
 from engine.serving.deployments import WORDS, Deployments
 from engine.serving.evaluation import WorkloadError, positive, subject_of
+from engine.serving.factors import EngineFactors
 from engine.serving.figures import HOUR, MILLION, ServingSubject, grouped, memory_of
 from engine.serving.profiles import MOST_REQUESTS, ReplicaProfile, replica_profiles
 from engine.serving.queueing import LEVELS, LatencyLimits, LoadedReplicas, largest_load, loaded_replicas
@@ -98,6 +99,8 @@ class ServiceSizing:
     """The limits with the room for error of every row of `profile`."""
     least_per_rate: float
     """GPUs per unit of load of the deployment that needs fewest of them, at large loads; infinite where none holds."""
+    factors: EngineFactors | None = None
+    """Measured factors on the latencies of engines; None for none."""
 
     @property
     def obstacle(self) -> str:
@@ -173,6 +176,7 @@ def size_service(
     room_for_error: bool = False,
     price: float | None = None,
     assumptions: Assumptions | None = None,
+    factors: EngineFactors | None = None,
     progress: Callable[[float, str], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> ServiceSizing:
@@ -193,6 +197,7 @@ def size_service(
             comparable servers were measured.
         price: of a GPU [USD/h]; the system's recorded price where None.
         assumptions: the usual ones where None.
+        factors: on the latencies of engines, measured on one's own servers; none where None.
         progress: called with the share that is done, 0 to 1, and the current step in words.
         cancel: returns whether to stop.
 
@@ -208,7 +213,10 @@ def size_service(
         mean_first_token=mean_time_to_first_token,
         mean_per_token=mean_time_per_output_token,
     )
-    subject = replace(subject_of(model, system, price=price, assumptions=assumptions), output_cv=float(load.output_cv))
+    subject = replace(
+        subject_of(model, system, price=price, assumptions=assumptions, factors=factors),
+        output_cv=float(load.output_cv),
+    )
     sizes = unit_sizes(num_procs, most_procs)
     rejected: dict[str, int] = {}
 
@@ -243,6 +251,7 @@ def size_service(
         profile,
         held,
         _least_per_load(d, capacity),
+        factors,
     )
 
 

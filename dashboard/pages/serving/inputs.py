@@ -19,7 +19,7 @@ from dashboard.link.catalogue import (
     system_of,
 )
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
+from dashboard.pages.serving.link import FACTORS_TEXT, LOAD_FIELDS, PAGE_NAME, ServingLink, factors_document
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.serving import WORDS
@@ -78,6 +78,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
         asked.read(name)
     drafts = {"": "Own prediction layers", **titles}
     asked.read("draft_model", default="", options=drafts)
+    asked.read("draft_bits", options={bits: str(bits) for bits in (16, 8, 4)})
     for name in ("draft_tokens", "accepted_tokens", "acceptance_rate", "lora_adapters", "lora_rank"):
         asked.read(name)
     asked.read("by", options=ORDERS)
@@ -96,6 +97,7 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
             limits[name] = chosen
     for name in ("only", "columns"):
         page.read(name)
+    factors = _parse_factors(str(asked.read("factors", default="", pattern=FACTORS_TEXT) or ""), system)
     other, draft = (str(asked.fields[name].value) for name in ("other_system", "draft_model"))
     question = asked.build(
         model=named_model(model),
@@ -103,9 +105,26 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
         limits=limits,
         other_system=named_system(other) if other else None,
         draft_model=named_model(draft) if draft else None,
+        draft_bits=asked.fields["draft_bits"].value if draft else 16,
+        factors=factors,
     )
     service, load = _parse_load(question)
     return question, service, page.build(), {**asked.fields, **page.fields, **load}
+
+
+def _parse_factors(text: str, system: str) -> dict[str, Any] | None:
+    """Return the calibration of the link's factors; None without any, or where another system was measured."""
+    if not text:
+        return None
+    found = factors_document(text)
+    if found["system"] != system_of(system).name:
+        state.complain(
+            f"{PAGE_NAME}_factors",
+            f"The link's factors were measured on {found['system']}; figures of {system_of(system).name} have none.",
+        )
+        return None
+    state.complain(f"{PAGE_NAME}_factors", None)
+    return found
 
 
 def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, Mapping[str, LinkField]]:
@@ -123,9 +142,6 @@ def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, 
     if rate is not None and reader.fields["think_s"].value:
         shared["think_s"] = 0.0
         state.complain(f"{PAGE_NAME}_think", "Think time is of users; with requests per second it is left out.")
-    if rate is None and reader.fields["disaggregated"].value != "no":
-        shared["disaggregated"] = "no"
-        state.complain(f"{PAGE_NAME}_disaggregated", "Two pools need requests per second; showing one.")
     return reader.build(**shared), reader.fields
 
 
@@ -158,6 +174,7 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             draw_decimal(fields["accepted_tokens"], step=0.5, resets=RESETS)
             draw_decimal(fields["acceptance_rate"], step=0.05, resets=RESETS)
             draw_choice(fields["draft_model"], resets=RESETS)
+            draw_choice(fields["draft_bits"], resets=RESETS)
             draw_whole(fields["lora_adapters"], resets=RESETS)
             draw_whole(fields["lora_rank"], resets=RESETS)
             draw_decimal(

@@ -13,15 +13,17 @@ import hardware
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
 from dashboard.link.document_validation import Refused
+from dashboard.pages.serving.own_factors import draw_factors
 from dashboard.widgets.upload import files_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, signed_percent
 from dashboard.words.serving import WORDS
 from engine.questions.servers import SERVERS_NOTE, list_nearest_servers
 from engine.serving import FIELDS, ServingExploration, by_name, deployment_name
-from engine.validation.serving.benchmark_files import ServingBenchmark, read_benchmarks
+from engine.validation.serving.benchmark_files import ServingBenchmark, read_server_file
 from engine.validation.serving.comparison import COMPARED, BenchmarkComparison, compare_benchmark, measure_factors
 from engine.validation.serving.nearest_servers import SERVER_SOURCE, SERVER_WEIGHTS
+from hardware import Calibration
 
 __all__ = ["draw_measured_servers"]
 
@@ -56,12 +58,16 @@ def draw_measured_servers(found: ServingExploration, row: Mapping[str, Any]) -> 
             "serving_results",
             MOST_MEGABYTES,
             help="JSON of vLLM bench serve, SGLang bench_serving, AIPerf, genai-perf or GuideLLM. Batch, prompt and "
-            "output are those of each result.",
+            "output are those of each result. Or factors of `shardscape servers --out`.",
         )
         benchmarks: list[ServingBenchmark] = []
-        for file in files:
+        for place, file in enumerate(files):
             try:
-                benchmarks += read_file(read_benchmarks, file.getvalue(), file.name)
+                read = read_file(read_server_file, file.getvalue(), file.name)
+                if isinstance(read, Calibration):
+                    draw_factors(found, read, f"serving_adjust_{place}")
+                else:
+                    benchmarks += read
             except (Refused, ValueError) as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
         if benchmarks:
@@ -83,7 +89,7 @@ def _remember_nearest(_found: ServingExploration, _row: Mapping[str, Any], key: 
 
 
 def _draw_comparison(found: ServingExploration, row: Mapping[str, Any], benchmarks: Sequence[ServingBenchmark]) -> None:
-    """Draw results against predictions, and the factors that they mean."""
+    """Draw results against predictions without factors, and the factors that they mean."""
     fields = {column.name: row[column.name] for column in FIELDS}
     compared = [
         compare_benchmark(found.model, found.system, fields, each, assumptions=found.assumptions) for each in benchmarks
@@ -104,14 +110,7 @@ def _draw_comparison(found: ServingExploration, row: Mapping[str, Any], benchmar
     factors = measure_factors(found.model, found.system, compared)
     if factors is None:
         return
-    st.html(
-        markup.facts(
-            [
-                (name.removeprefix("factor.").replace(".", ", ").replace("_", " "), f"× {each.value:.3f}")
-                for name, each in factors.parameters.items()
-            ]
-        )
-    )
+    draw_factors(found, factors, "serving_adjust")
     st.download_button(
         "Factors as a calibration",
         json.dumps(hardware.calibration_document(factors), indent=2),
@@ -119,7 +118,7 @@ def _draw_comparison(found: ServingExploration, row: Mapping[str, Any], benchmar
         "application/json",
         key="serving_factors",
         icon=":material/download:",
-        help="For `shardscape inference --factors FILE`: measured over predicted, per engine.",
+        help="For `--factors FILE` of `shardscape inference`, `service` and `plan day`: measured over predicted.",
     )
     if str(row["engine"]) == "generic":
         st.caption("These are factors on any engine. Choose your engine under Choices for its own.")

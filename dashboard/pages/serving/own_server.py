@@ -14,7 +14,7 @@ from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value
 from engine import launch
-from engine.questions.serving_launch import SETTING_LABELS, assumptions_of_settings, deployment_rows
+from engine.questions.serving_launch import SETTING_LABELS, assumptions_of_settings, deployment_rows, open_remarks
 from engine.serving import FIELDS, ServingExploration, by_name, deployment_name, evaluate
 
 __all__ = ["draw_own_server"]
@@ -73,8 +73,9 @@ def _draw_reading(reading: launch.EngineReading, found: ServingExploration, best
     network = reading.model_name or reading.model or "a model that it does not name"
     st.html(markup.head(f"{reading.title}: {network} on {gpus}", f"{reading.form}, arguments of {reading.version}"))
     lengths = {"prompt": found.space.prompt, "output": found.space.output}
-    stated = {name: value for name, value in lengths.items() if name in reading.left}
-    rows = deployment_rows(reading, {**stated, **_ask_open_fields(reading)})
+    stated: dict[str, int | float] = {name: value for name, value in lengths.items() if name in reading.left}
+    stated |= _ask_open_fields(reading)
+    rows = deployment_rows(reading, stated)
     labels = {**SETTING_LABELS, **{column.name: column.label for column in FIELDS}}
     for role, row in rows.items():
         if role:
@@ -86,14 +87,16 @@ def _draw_reading(reading: launch.EngineReading, found: ServingExploration, best
         _draw_figures(reading, rows, found, best)
     _draw_sentences(launch.LIST_TITLES["not_modelled"], [*reading.not_modelled, *reading.without_effect])
     _draw_sentences("Not read", reading.unread)
-    _draw_sentences("Remarks", reading.remarks)
+    _draw_sentences("Remarks", open_remarks(reading, stated))
 
 
-def _ask_open_fields(reading: launch.EngineReading) -> dict[str, int]:
+def _ask_open_fields(reading: launch.EngineReading) -> dict[str, int | float]:
     """Draw a field for each open one that figures need; return the values."""
-    stated: dict[str, int] = {}
+    stated: dict[str, int | float] = {}
     asked = [name for name in ("batch", *_OPEN) if name in reading.left]
-    if not asked:
+    drafting = reading.draft or {}
+    is_acceptance_open = "accepted_tokens" not in drafting and bool(drafting.get("draft_model") or reading.mtp_tokens)
+    if not asked and not is_acceptance_open:
         return stated
     with st.container(horizontal=True, gap="small"):
         for name in asked:
@@ -107,6 +110,13 @@ def _ask_open_fields(reading: launch.EngineReading) -> dict[str, int]:
                 value = st.number_input(label, 1, 2**20, None, key=key, width=180, placeholder="State it")
             if value is not None:
                 stated[name] = int(value)
+        if is_acceptance_open:
+            label = f"{SETTING_LABELS['acceptance_rate']} (open)"
+            share = st.number_input(
+                label, 0.0, 1.0, None, 0.05, key="serving_own_acceptance", width=180, placeholder="State it"
+            )
+            if share is not None:
+                stated["acceptance_rate"] = float(share)
     return stated
 
 

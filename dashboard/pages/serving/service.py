@@ -11,20 +11,34 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.charts.serving_load import load_curve
 from dashboard.link.fields import LinkField
+from dashboard.queries.serving import basis_of, origin_words
 from dashboard.widgets.chart import show
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_switch
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, plain
 from dashboard.words.serving import LAUNCHED, WORDS
-from engine.questions.documents.serving import ServiceQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, ServedModel, ServiceQuestion
+from engine.questions.plain import plain as plain_values
 from engine.questions.services import compare_asked, reason_label, size_asked_pools, size_asked_service
-from engine.serving import PoolSizing, ServiceSizing, by_name
+from engine.serving import PoolSizing, ServiceLoad, ServiceSizing, by_name
 
 __all__ = ["draw_service"]
 
 _BASIS: Final = "Waiting, percentiles and open loads are modelled; no service under an open load was measured."
 _LISTED: Final = 50
+_FIXED: Final = (
+    "tensor_par",
+    "pipeline_par",
+    "expert_par",
+    "weight_bits",
+    "kv_bits",
+    "attention_bits",
+    "compute_bits",
+    "launch",
+    "engine",
+)
+"""Fields of a deployment but its replicas, which a load counts, and its batch."""
 _COLUMNS: Final = (
     "gpus",
     "deployments",
@@ -58,22 +72,28 @@ def _size_pools(key: str, _question: ServiceQuestion) -> PoolSizing | None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
-def _load_charts(key: str, _found: ServiceSizing, mode: str) -> tuple[Chart, Chart]:
-    unit = "requests/s" if _found.load.is_open else "users"
-    limits = _found.limits
+def _load_charts(key: str, _found: ServiceSizing, mode: str, load: float, mark: str) -> tuple[Chart, Chart]:
+    unit, limits = _unit_of(_found.load), _found.limits
     return (
-        load_curve(_found.curve, "first_token", limits.first_token, _found.load.amount, unit, mode),
-        load_curve(_found.curve, "per_token", limits.per_token, _found.load.amount, unit, mode),
+        load_curve(_found.curve, "first_token", limits.first_token, load, unit, mode, mark),
+        load_curve(_found.curve, "per_token", limits.per_token, load, unit, mode, mark),
     )
 
 
-def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkField], mode: str) -> None:
-    """Draw the inputs of a load and, where there is one, the fewest GPUs that hold it.
+def draw_service(
+    question: ServiceQuestion | None,
+    fields: Mapping[str, LinkField],
+    mode: str,
+    shown: tuple[DeploymentsQuestion, Mapping[str, Any]] | None = None,
+) -> None:
+    """Draw the inputs of a load and, where there is one, the fewest GPUs that hold it; else latencies of the page's
+    deployment against the load.
 
     Args:
         question: of the link; None without a load.
         fields: of the page by name.
         mode: the theme.
+        shown: question of the page, and its deployment; None where nothing runs.
     """
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Under load: how many GPUs?", "users or requests per second, with the limits above"))
@@ -92,7 +112,9 @@ def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkFiel
                     draw_decimal(fields[name], step=0.1)
                 draw_decimal(fields["transfer_gb_per_s"], step=5.0)
         if question is None:
-            st.caption("Give a load to see the fewest GPUs, the deployment, latencies up to saturation, and the cost.")
+            if shown is not None:
+                _draw_shown(*shown, mode)
+            st.caption("Give a load to see the fewest GPUs that hold it, the deployment, its latencies, and the cost.")
             return
         key = question.model_dump_json()
         try:
@@ -107,13 +129,44 @@ def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkFiel
             _draw_no_service(found)
             return
         _draw_best(found, found.best)
-        left, right = st.columns(2, gap="medium")
-        first, each = _load_charts(key, found, mode)
-        with left:
-            show(first, "serving_load_first")
-        with right:
-            show(each, "serving_load_token")
+        _draw_curves(key, found, mode, found.load.amount, "your load")
         _draw_table(found)
+
+
+def _draw_shown(question: DeploymentsQuestion, row: Mapping[str, Any], mode: str) -> None:
+    """Draw latencies of the page's deployment against requests per second, with the most within the limits."""
+    shared = {name: getattr(question, name) for name in ServedModel.model_fields}
+    limits = plain_values({name: [row[name]] for name in (*_FIXED, "batch")})
+    # Any load has the same curve.
+    asked = ServiceQuestion(**{**shared, "limits": limits}, request_rate=1e-3, num_procs=question.num_procs)
+    key = asked.model_dump_json()
+    try:
+        found = _size_service(key, asked)
+    except ValueError:
+        # A stated term that an open load does not have; a load that is given says which.
+        return
+    if found.best is None:
+        st.caption(f"The deployment above holds no load within the limits at {found.limits.level}.")
+        return
+    most = float(found.best["most_load"])
+    st.html(
+        markup.head(
+            f"The deployment above holds the limits at {found.limits.level} up to {plain(most)} requests/s",
+            f"all {question.num_procs:,} GPUs, up to {int(row['batch']):,} requests at once per replica; "
+            f"{origin_words(found.factors)}",
+        )
+    )
+    _draw_curves(key, found, mode, most, "most within the limits")
+
+
+def _draw_curves(key: str, found: ServiceSizing, mode: str, load: float, mark: str) -> None:
+    """Draw the first token and the time per token of the best service against its load."""
+    left, right = st.columns(2, gap="medium")
+    first, each = _load_charts(key, found, mode, load, mark)
+    with left:
+        show(first, "serving_load_first")
+    with right:
+        show(each, "serving_load_token")
 
 
 def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
@@ -124,7 +177,7 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
         degrees += f" × EP {best['expert_par']}"
     how = (
         f"weights in {best['weight_bits']} bits, KV cache in {best['kv_bits']}, {LAUNCHED[str(best['launch'])]}, "
-        f"up to {int(best['batch']):,} requests at once; modelled"
+        f"up to {int(best['batch']):,} requests at once; {origin_words(found.factors)}"
     )
     st.html(markup.head(f"{int(best['gpus']):,} GPUs: {copies:,} deployment{'s' * (copies != 1)} of {degrees}", how))
 
@@ -140,18 +193,12 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
         found_tile = tile(f"{label}, {level}", shown, f"{held}; {mean}")
         return found_tile._replace(error=_describe_range(found, best, name))
 
-    unit = "requests/s" if found.load.is_open else "users"
+    unit = _unit_of(found.load)
     load = f"load {plain(found.load.amount)} {unit}"
     room = f"{percent(best['headroom'] - 1.0, 0)} more than the {load}"
-    sent = "as they arrive"
-    if not found.load.is_open:
-        answer = format_value(by_name("request_mean"), best["request_mean"])
-        sent = f"users / {answer} per answer"
-        if found.load.think_s:
-            sent = f"users / ({answer} for the answer + {plain(found.load.think_s)} s think time)"
     tiles = [
         markup.Tile("GPUs", f"{int(best['gpus']):,}", load),
-        tile("Requests per second", "served_rate", sent),
+        tile("Requests per second", "served_rate", _describe_rate(found.load, best)),
         latency("First token", "first_token", found.limits.first_token, found.limits.mean_first_token),
         latency("Per token", "per_token", found.limits.per_token, found.limits.mean_per_token),
         latency("Whole request", "request", found.limits.request),
@@ -163,7 +210,21 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
         tile("Cost per hour", "cost_per_h", "all GPUs"),
         tile("Cost per million tokens", "cost_per_million_served", "at this load"),
     ]
-    st.html(markup.figure_strip(tiles, _BASIS))
+    st.html(markup.figure_strip(tiles, basis_of(found.factors, _BASIS)))
+
+
+def _unit_of(load: ServiceLoad) -> str:
+    return "requests/s" if load.is_open else "users"
+
+
+def _describe_rate(load: ServiceLoad, figures: Mapping[str, Any]) -> str:
+    """Return the source of the requests per second of a service in words."""
+    if load.is_open:
+        return "as they arrive"
+    answer = format_value(by_name("request_mean"), figures["request_mean"])
+    if load.think_s:
+        return f"users / ({answer} for the answer + {plain(load.think_s)} s think time)"
+    return f"users / {answer} per answer"
 
 
 def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
@@ -174,7 +235,7 @@ def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
     best = pools.best
     if best is None:
         return
-    unit, level = "requests/s", pools.limits.level
+    unit, level = _unit_of(pools.load), pools.limits.level
     st.html(
         markup.head(
             f"{best.gpus:,} GPUs: {_describe_pool(best.prefill)} for prefill, {_describe_pool(best.decode)} for decode",
@@ -192,8 +253,9 @@ def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
         )
 
     room = f"{percent(figures['headroom'] - 1.0, 0)} more than the load"
-    cost = by_name("cost_per_million_served")
+    cost, sent = by_name("cost_per_million_served"), by_name("served_rate")
     tiles = [
+        markup.Tile("Requests per second", format_value(sent, figures[sent.name]), _describe_rate(pools.load, figures)),
         latency("First token", "first_token"),
         latency("Per token", "per_token"),
         latency("Whole request", "request"),
@@ -207,7 +269,7 @@ def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
         ),
         markup.Tile("Cost per million tokens", format_value(cost, figures[cost.name]), "at this load"),
     ]
-    st.html(markup.figure_strip(tiles, _BASIS))
+    st.html(markup.figure_strip(tiles, basis_of(pools.factors, _BASIS)))
 
 
 def _describe_pool(row: Mapping[str, Any]) -> str:

@@ -26,7 +26,15 @@ from dashboard.widgets.link_fields import draw_choice, draw_switch
 from dashboard.widgets.tables import ROW, fitting, grouped, height_of
 from dashboard.words.numbers import count, decimals_for, header, scale_for
 from dashboard.words.serving import WORDS
-from engine.serving import HEADLINE, Assumptions, ServingExploration, by_name, deployment_name, library_calibration
+from engine.serving import (
+    HEADLINE,
+    Assumptions,
+    EngineFactors,
+    ServingExploration,
+    by_name,
+    deployment_name,
+    library_calibration,
+)
 from engine.serving.reasons import by_code
 
 __all__ = ["deployments_file", "draw_deployments", "draw_rejected"]
@@ -81,6 +89,7 @@ UNITS: Final = {
     "accepted_tokens": "tokens",
     "acceptance_rate": "fraction",
     "draft_model": "model document",
+    "draft_bits": "bits",
     "lora_adapters": "adapters",
     "lora_rank": "elements",
 }
@@ -174,6 +183,15 @@ def _describe_assumptions(terms: Assumptions) -> dict[str, Any]:
     return {**dataclasses.asdict(dataclasses.replace(terms, draft_model=None)), "draft_model": draft}
 
 
+def _describe_factors(factors: EngineFactors | None) -> dict[str, Any]:
+    """Return measured factors as files have them; empty without any."""
+    if factors is None:
+        return {}
+    engines = {name: each._asdict() for name, each in factors.engines.items()}
+    origin = {"name": factors.name, "system": factors.system, "fitted_on": factors.fitted_on}
+    return {"factors": {**origin, "engines": engines}}
+
+
 def deployments_file(found: ServingExploration, kind: str) -> bytes:
     """Return every deployment that runs as a file with its account; CSV files are in an archive with it.
 
@@ -188,6 +206,7 @@ def deployments_file(found: ServingExploration, kind: str) -> bytes:
         "kind": "modelled",
         "software": f"shardscape {exports.version()}",
         "calibration": hardware.calibration_document(calibration),
+        **_describe_factors(found.factors),
         "num_procs": found.space.num_procs,
         "prompt": found.space.prompt,
         "output": found.space.output,

@@ -19,12 +19,22 @@ from dashboard.pages.serving.comparison import draw_comparison, keep_to_compare
 from dashboard.pages.serving.inputs import draw_inputs, parse_inputs, pick_deployment, write_inputs
 from dashboard.pages.serving.link import ServingLink
 from dashboard.pages.serving.measured_servers import draw_measured_servers
+from dashboard.pages.serving.own_factors import draw_adjusted
 from dashboard.pages.serving.own_server import draw_own_server
 from dashboard.pages.serving.queries import changes, explored, question_key, recommended
 from dashboard.pages.serving.recommended import draw_band
 from dashboard.pages.serving.service import draw_service
 from dashboard.pages.serving.tables import draw_deployments, draw_rejected
-from dashboard.queries.serving import BASIS, chips, curves, deployment_tiles, per_degree, refused_part
+from dashboard.queries.serving import (
+    basis_of,
+    chips,
+    curves,
+    deployment_tiles,
+    origin_words,
+    per_degree,
+    refused_part,
+    token_factor,
+)
 from dashboard.widgets import launch, share
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
@@ -32,7 +42,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value
 from dashboard.words.serving import precision_words
 from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
-from engine.questions.serving import serving_assumptions
+from engine.questions.serving import list_ineffective, serving_assumptions
 from engine.questions.serving_launch import launch_settings
 from engine.serving import DeploymentRecommendation, ServingExploration, by_name, deployment_name, not_represented
 
@@ -81,12 +91,14 @@ def render(view: ServingView) -> None:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     if not found.feasible:
+        draw_adjusted(question, found, view.fields)
         _draw_nothing_runs(question, found, mode)
         draw_service(view.service, view.fields, mode)
         return
     key = question_key(question)
     advice = recommended(key, question.cache_room, found)
     chosen = _chosen_deployment(found, advice, question.chosen)
+    draw_adjusted(question, found, view.fields)
     draw_band(question, found, advice, chosen, view.address)
     _draw_strip(found, chosen, advice)
     left, right = st.columns([1.6, 1], gap="medium")
@@ -97,7 +109,7 @@ def render(view: ServingView) -> None:
         words = "Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark."
         st.caption(f"{words} Hollow: misses a limit." if found.refused_ids else words)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _draw_panel(question, chosen, advice, mode)
+        _draw_panel(question, found, chosen, advice, mode)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
@@ -108,13 +120,13 @@ def render(view: ServingView) -> None:
         draw_rejected(found, key)
     draw_changes(question, found, advice)
     draw_comparison(question, view.fields, found, advice, chosen, mode)
-    draw_service(view.service, view.fields, mode)
+    draw_service(view.service, view.fields, mode, (question, chosen))
     draw_deployments(question.by, view.link, view.fields, found)
     settings = launch_settings(question)
     launch.deployment_card(found.model, found.system, chosen, "serving_launch", settings=settings)
     draw_own_server(found, chosen)
     draw_measured_servers(found, chosen)
-    _draw_remarks(found)
+    _draw_remarks(question, found)
 
 
 def _chosen_deployment(
@@ -154,10 +166,10 @@ def _memory_chart(_found: ServingExploration, key: str, mode: str) -> Chart:
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _time_charts(
-    _row: Mapping[str, Any], key: str, chosen: int, gained: float, mode: str, narrow: bool
+    _row: Mapping[str, Any], key: str, chosen: int, gained: float, factor: float, mode: str, narrow: bool
 ) -> tuple[Chart, Chart]:
     """Return the charts of a decode step and of a request."""
-    return decode_step(_row, mode, narrow), request_time(_row, mode, narrow, gained)
+    return decode_step(_row, mode, narrow), request_time(_row, mode, narrow, gained, factor)
 
 
 def _pick_point() -> None:
@@ -179,8 +191,8 @@ def _format_figure(row: dict[str, Any], name: str) -> str:
 
 def _draw_strip(found: ServingExploration, row: dict[str, Any], advice: DeploymentRecommendation) -> None:
     what = "Recommended" if _is_recommended(row, advice) else "Chosen"
-    st.html(markup.head(f"{what}: {deployment_name(row)}", f"{precision_words(row)}; modelled"))
-    st.html(markup.figure_strip(deployment_tiles(found, row), BASIS))
+    st.html(markup.head(f"{what}: {deployment_name(row)}", f"{precision_words(row)}; {origin_words(found.factors)}"))
+    st.html(markup.figure_strip(deployment_tiles(found, row), basis_of(found.factors)))
 
 
 def _is_recommended(row: Mapping[str, Any], advice: DeploymentRecommendation) -> bool:
@@ -188,7 +200,11 @@ def _is_recommended(row: Mapping[str, Any], advice: DeploymentRecommendation) ->
 
 
 def _draw_panel(
-    question: DeploymentsQuestion, row: dict[str, Any], advice: DeploymentRecommendation, mode: str
+    question: DeploymentsQuestion,
+    found: ServingExploration,
+    row: dict[str, Any],
+    advice: DeploymentRecommendation,
+    mode: str,
 ) -> None:
     """Draw the chosen deployment in words, and the parts of its decode step."""
     is_recommended = _is_recommended(row, advice)
@@ -211,9 +227,11 @@ def _draw_panel(
             ]
         )
     )
-    st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
+    origin = "modelled" if found.factors is None else "modelled, without factors"
+    st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, {origin}"))
     gained = serving_assumptions(question).tokens_per_step
-    step, request = _time_charts(row, question_key(question), int(row["id"]), gained, mode, is_narrow())
+    key, factor = question_key(question), token_factor(found.factors, row)
+    step, request = _time_charts(row, key, int(row["id"]), gained, factor, mode, is_narrow())
     show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
     show(request, "serving_request")
@@ -281,7 +299,7 @@ def _describe_reasons(question: DeploymentsQuestion, found: ServingExploration, 
     return found.obstacle
 
 
-def _draw_remarks(found: ServingExploration) -> None:
+def _draw_remarks(question: DeploymentsQuestion, found: ServingExploration) -> None:
     """Draw the assumptions of the figures."""
     words = "Replicas are full, requests do not queue, experts are visited evenly, tokens come one by one."
-    st.caption(literal(" ".join([words, *not_represented(found.model)])))
+    st.caption(literal(" ".join([words, *list_ineffective(question), *not_represented(found.model)])))

@@ -114,6 +114,7 @@ def find_serving(
 
 
 def _print_serving(found: ServingExploration, asked: DeploymentsQuestion, considered: ConsideredDeployments) -> None:
+    from engine.questions.serving import list_ineffective
     from engine.serving import by_name, not_represented
     from engine.serving.reasons import by_code
 
@@ -127,10 +128,10 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion, consid
         "figures are modelled"
     )
     write_line(f"Limits: {limits_in_words(asked)}")
-    for sentence in not_represented(found.model):
+    for sentence in (*not_represented(found.model), *list_ineffective(asked)):
         write_line(sentence)
     if found.factors is not None:
-        write_line(found.factors.describe())
+        write_line(f"Adjusted. {found.factors.describe()}")
     if found.rejected:
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()

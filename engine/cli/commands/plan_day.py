@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,6 +13,7 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import UnfinishedQuestion, asks, name_options
+from engine.cli.table_files import read_csv_text
 from engine.questions.documents.days import LONGEST_DEMAND, DayQuestion
 from engine.questions.errors import QuestionError
 
@@ -58,10 +60,11 @@ def plan_service_day(
     Exit code 1 when no deployment holds the limits.
     """
     from engine.questions.days import day_document, find_asked_day
+    from engine.questions.serving import list_ineffective
 
     if csv and json:
         raise QuestionError("Give --csv or --json, not both.")
-    question = asked.finish(**({} if demand is None else {"demand": _read_demand_file(demand)}))
+    question = asked.finish(**({} if demand is None else {"demand": read_csv_text(demand, "a demand", LONGEST_DEMAND)}))
     with ProgressReport("planning") as report, name_options(DayQuestion):
         found = find_asked_day(question, progress=report)
     if json:
@@ -69,30 +72,12 @@ def plan_service_day(
     elif csv:
         write_line(found.hours.to_csv(index=False).rstrip("\n"))
     else:
-        _print_day(found)
+        _print_day(found, list_ineffective(question))
     if found.best is None:
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _read_demand_file(path: Path) -> str:
-    """Return the text of a file. Raises `QuestionError` with a sentence if it cannot be read."""
-    wanted = f"{path} must be a CSV table of 1 to {LONGEST_DEMAND:,} characters."
-    try:
-        if not path.is_file():
-            raise QuestionError(f"There is no file {path} to read a demand from.")
-        if not 0 < path.stat().st_size <= 4 * LONGEST_DEMAND:  # a character has up to four bytes in UTF-8
-            raise QuestionError(wanted)
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise QuestionError(f"{path} is not text in UTF-8; it must be a CSV table.") from None
-    except OSError as problem:
-        raise QuestionError(f"{path} cannot be read: {problem.strerror}.") from None
-    if not 0 < len(text) <= LONGEST_DEMAND:
-        raise QuestionError(wanted)
-    return text
-
-
-def _print_day(found: ServingDays) -> None:
+def _print_day(found: ServingDays, ineffective: Sequence[str]) -> None:
     from engine.questions.days import ENERGY_BASIS, day_energy
 
     sizing = found.sizing
@@ -100,6 +85,10 @@ def _print_day(found: ServingDays) -> None:
         f"{sizing.model.title or sizing.model.name} on {sizing.system.title or sizing.system.name}: a day with "
         f"{found.demand.requests:,.0f} requests, at most {found.demand.peak:,.4g} per second; modelled"
     )
+    if sizing.factors is not None:
+        write_line(f"Adjusted. {sizing.factors.describe()}")
+    for sentence in ineffective:
+        write_line(sentence)
     day = found.best
     if day is None:
         write_line(found.obstacle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,13 +12,13 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import UnfinishedQuestion, asks, name_options
+from engine.cli.table_files import read_csv_text
 from engine.questions.documents.serving import ServiceQuestion, limits_in_words
-from engine.questions.errors import QuestionError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.serving import PoolSizing, ServiceSizing
+    from engine.serving import PoolSizing, ServiceLoad, ServiceSizing
 
 __all__ = ["find_service"]
 
@@ -79,6 +80,8 @@ def find_service(
       shardscape service deepseek-v3 h200_141g_sxm --trace requests.csv --ttft 2 --tpot 0.05 --limit engine=sglang
       shardscape service llama-3-70B h100_80g_sxm --rate 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05 \\
         --disaggregated either
+      shardscape service deepseek-v3 h200_141g_sxm --users 2000 --think 20 --prompt 1024 --output 256 \\
+        --disaggregated either
 
     \b
     JSON is the answer to the question size_service: best (the fewest GPUs, of these the most headroom), top, curve,
@@ -111,7 +114,7 @@ def _trace_values(asked: UnfinishedQuestion[ServiceQuestion], path: Path | None)
 
     if path is None:
         return {}
-    trace = read_trace(_read_file(path), str(path))
+    trace = read_trace(read_csv_text(path, "a trace"), str(path))
     is_closed = asked.said["users"] is not None
     values = {
         "prompt": trace.prompt,
@@ -124,18 +127,6 @@ def _trace_values(asked: UnfinishedQuestion[ServiceQuestion], path: Path | None)
     return {name: value for name, value in values.items() if value is not None and not _is_said(asked, name)}
 
 
-def _read_file(path: Path) -> str:
-    """Return the text of a file. Raises `QuestionError` with a sentence if it cannot be read."""
-    try:
-        if not path.is_file():
-            raise QuestionError(f"There is no file {path} to read a trace from.")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise QuestionError(f"{path} is no text in UTF-8; a trace is a CSV table.") from None
-    except OSError as problem:
-        raise QuestionError(f"{path} cannot be read: {problem.strerror}.") from None
-
-
 def _is_said(asked: UnfinishedQuestion[ServiceQuestion], name: str) -> bool:
     """Return True if an option says another value than the default."""
     return asked.said[name] not in (None, ServiceQuestion.model_fields[name].default)
@@ -143,6 +134,7 @@ def _is_said(asked: UnfinishedQuestion[ServiceQuestion], name: str) -> bool:
 
 def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -> None:
     from engine.questions.services import reason_label
+    from engine.questions.serving import list_ineffective
     from engine.serving import by_name, not_represented
 
     load = found.load
@@ -158,8 +150,10 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
         "under load are modelled"
     )
     write_line(f"Limits: {limits_in_words(asked)}")
-    for sentence in not_represented(found.model):
+    for sentence in (*not_represented(found.model), *list_ineffective(asked)):
         write_line(sentence)
+    if found.factors is not None:
+        write_line(f"Adjusted. {found.factors.describe()}")
     if found.rejected:
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()
@@ -179,11 +173,7 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
     write_line(f"Fewest GPUs within the limits, which hold for the {found.limits.level}{room}")
     write_line(_services_table(found.top(asked.top), SHOWN))
     if not load.is_open:
-        pause = f" + {load.think_s:,g} s to think" if load.think_s else ""
-        write_line(
-            f"On the best service, users send {found.best['served_rate']:,.4g} requests per second: {load.amount:,g} / "
-            f"({found.best['request_mean']:,.3g} s for the answer{pause})."
-        )
+        write_line(f"On the best service, {_describe_users(load, found.best)}")
     write_line(_describe_ranges(found))
     if curve:
         write_line()
@@ -232,7 +222,18 @@ def _print_pools(pools: PoolSizing, asked: ServiceQuestion, comparison: str) -> 
             for row in rows
         ]
         write_line(text_table([*(_header(name) for name in shown), "KV transfer", "link busy"], cells, left=()))
+        if not pools.load.is_open:
+            write_line(f"On the best pools, {_describe_users(pools.load, pools.best.figures)}")
     write_line(comparison)
+
+
+def _describe_users(load: ServiceLoad, figures: Mapping[str, Any]) -> str:
+    """Return the requests of users, by Little's law, in words that end a sentence."""
+    pause = f" + {load.think_s:,g} s to think" if load.think_s else ""
+    return (
+        f"users send {figures['served_rate']:,.4g} requests per second: {load.amount:,g} / "
+        f"({figures['request_mean']:,.3g} s for the answer{pause})."
+    )
 
 
 def _describe_ranges(found: ServiceSizing) -> str:

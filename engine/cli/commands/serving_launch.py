@@ -81,7 +81,7 @@ def print_deployment(found: EngineReading, asked: DeploymentImportQuestion, json
     Raises `engine.launch.LaunchError` where a figure needs a field that is open.
     """
     from engine.launch import LIST_TITLES
-    from engine.questions.serving_launch import deployment_rows, reading_document
+    from engine.questions.serving_launch import deployment_rows, open_remarks, reading_document
 
     if json:
         write_line(as_json(reading_document(found, asked)))
@@ -97,7 +97,7 @@ def print_deployment(found: EngineReading, asked: DeploymentImportQuestion, json
         "Left to other sources": [", ".join(name for name in found.left if name not in asked.stated)],
         LIST_TITLES["not_modelled"]: [*found.not_modelled, *joined],
         "Not read": found.unread,
-        "Remarks": found.remarks,
+        "Remarks": open_remarks(found, asked.stated),
     }
     write_line(f"{found.title}, as of {found.version}.", stream=sys.stderr)
     for heading, sentences in lists.items():

@@ -55,9 +55,9 @@ SETTINGS: Final = (
 """Settings of an engine beside the fields of a deployment, in the engine's own numbers."""
 
 
-WRITTEN_SETTINGS: Final = ("draft_checkpoint", "draft_tokens")
-"""Settings that are written only, together: weights of a draft model, and its tokens per step. Read, they are the
-`speculation`."""
+WRITTEN_SETTINGS: Final = ("draft_checkpoint", "draft_tokens", "draft_bits")
+"""Settings that are written only: weights of a draft model and its tokens per step, together, and the bits of its
+weights. Read, they are the `draft`."""
 
 
 class UnsayableDeploymentError(LaunchError):
@@ -104,6 +104,11 @@ class EngineReading:
     """Host memory for the cache of one GPU [GiB]; None without any."""
     speculation: dict[str, Any] | None = None
     """Kind and draft tokens of speculation that is not the model's own multi-token prediction."""
+    draft: dict[str, Any] | None = None
+    """Speculation in this project's terms: `draft_tokens`, and what the configuration states of `draft_model` (in the
+    library), `draft_checkpoint`, `draft_bits` and `accepted_tokens`; None without, or with no number of tokens."""
+    open_speculation: str = ""
+    """Remark on the open terms of speculation; empty without any."""
     prompt: int | None = None
     output: int | None = None
     weight_bits_hint: int | None = None

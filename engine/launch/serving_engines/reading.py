@@ -157,6 +157,13 @@ def _collect(
     for each, values in zip(servers, settings, strict=True):
         if each.role == "prefill" and each.instance.settings.get("speculation"):
             values.pop("speculation")
+    # Of pools, the one that decodes speculates.
+    spoken = [each for each, server in zip(settings, servers, strict=True) if server.role != "prefill"] or settings
+    open_speculation = next((each["open_speculation"] for each in spoken if each.get("open_speculation")), "")
+    draft = next((each["draft"] for each in spoken if each.get("draft")), None)
+    for values in settings:
+        values.pop("draft", None)
+        values.pop("open_speculation", None)
     shared = {
         name: settings[0][name]
         for name in settings[0]
@@ -170,6 +177,8 @@ def _collect(
     model = next((each.instance.model for each in servers if each.instance.model), "")
     hint = None if "weight_bits" in said else suggested_bits(model or " ".join(_model_variables(variables)))
     remarks = _gather(servers, "remarks")
+    if open_speculation:
+        remarks.append(open_speculation)
     if hint is not None:
         remarks.append(f"The name of the model says {hint[1]}; the bits of its weights stay open.")
     totals = [each.gpus for each in servers]
@@ -197,6 +206,8 @@ def _collect(
         gpus=total,
         model=model,
         model_name=library_name(model) if model else None,
+        draft=draft if draft is None or "draft_tokens" in draft else None,
+        open_speculation=open_speculation,
         **reading_settings,
     )
 

@@ -28,7 +28,7 @@ from engine.launch.serving_engines.words import (
     prediction_layers_of,
     quantization_bits,
     slicing_sentence,
-    speculation_sentence,
+    speculation_of,
 )
 from hardware import GIB
 
@@ -197,11 +197,18 @@ def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
             flags.remark([f"{algorithm} with top-k 1 and no draft model is the model's own prediction layer."])
             found = drafting_of("mtp", drafted, "speculative-num-steps")
             return prediction_layers_of(found, "speculative-num-steps", flags.remarks)
-    flags.remark([speculation_sentence(algorithm)])
     if steps is None and tokens is not None and top == 1:
         # A chain checks its drafts and the token before them.
         tokens = parse_integer(tokens, "speculative-num-draft-tokens", 2) - 1
-    return {"speculation": drafting_of(algorithm, steps if steps is not None else tokens, "speculative-num-steps")}
+    found = drafting_of(algorithm, steps if steps is not None else tokens, "speculative-num-steps")
+    more = speculation_of(
+        algorithm,
+        found.get("draft_tokens"),
+        checkpoint=str(draft or ""),
+        quantization=str(flags.word("speculative-draft-model-quantization") or ""),
+        is_model=algorithm.upper() == _DRAFT_MODEL,
+    )
+    return {"speculation": found, **more}
 
 
 def _read_adapters(flags: EngineFlags) -> dict[str, Any]:
@@ -338,6 +345,8 @@ def _write_settings(settings: Mapping[str, Any], remarks: list[str]) -> dict[str
             "--speculative-eagle-topk": 1,
             "--speculative-num-draft-tokens": int(drafted) + 1,
         }
+        if settings.get("draft_bits") == 8:
+            flags["--speculative-draft-model-quantization"] = "fp8"
     return flags
 
 

@@ -24,7 +24,7 @@ from engine.launch.serving_engines.words import (
     prediction_layers_of,
     refuse_layout,
     slicing_sentence,
-    speculation_sentence,
+    speculation_of,
 )
 from hardware import GIB
 
@@ -252,8 +252,15 @@ def _read_speculation(merged: EngineFlags) -> dict[str, Any]:
     found = drafting_of(kind, tokens, "num_nextn_predict_layers")
     if kind.upper() == "MTP":
         return prediction_layers_of(found, "max_draft_len", merged.remarks)
-    merged.remark([speculation_sentence(kind)])
-    return {"speculation": found}
+    # Earlier versions have `speculative_model_dir`.
+    model = settings.get("speculative_model") or settings.get("speculative_model_dir")
+    more = speculation_of(
+        kind,
+        found.get("draft_tokens"),
+        checkpoint=str(model or ""),
+        is_model=kind.lower() in (_DRAFT_MODEL.lower(), "drafttarget"),
+    )
+    return {"speculation": found, **more}
 
 
 def _read_adapters(merged: EngineFlags) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from engine.launch.serving_engines.words import (
     quantization_bits,
     refuse_layout,
     slicing_sentence,
-    speculation_sentence,
+    speculation_of,
 )
 from hardware import GIB
 
@@ -161,10 +162,38 @@ def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
         return {}
     method = str(settings.get("method") or ("draft_model" if settings.get("model") else "unknown"))
     found = drafting_of(method, settings.get("num_speculative_tokens"), "num_speculative_tokens")
+    accepted = _read_accepted(settings, found.get("draft_tokens"))
     if method == "mtp" or method.endswith("_mtp"):
-        return prediction_layers_of(found, "num_speculative_tokens", flags.remarks)
-    flags.remark([speculation_sentence(method)])
-    return {"speculation": found}
+        return prediction_layers_of(found, "num_speculative_tokens", flags.remarks, accepted)
+    more = speculation_of(
+        method,
+        found.get("draft_tokens"),
+        checkpoint=str(settings.get("model") or ""),
+        quantization=str(settings.get("quantization") or ""),
+        accepted=accepted,
+        is_model=method == _DRAFT_MODEL,
+    )
+    return {"speculation": found, **more}
+
+
+def _read_accepted(settings: Mapping[str, Any], drafted: int | None) -> float | None:
+    """Return the drafts per step that a flag makes the engine accept; None where its models decide."""
+    # rejection_sample_method synthetic: a mean rate of all drafts, one per position, or a length with the own token.
+    # Source: vllm, config/speculative.py, SpeculativeConfig.
+    if settings.get("rejection_sample_method") != "synthetic" or drafted is None:
+        return None
+    rates, length = settings.get("synthetic_acceptance_rates"), settings.get("synthetic_acceptance_length")
+    rate = settings.get("synthetic_acceptance_rate")
+    try:
+        if isinstance(rates, list):
+            accepted = sum(map(float, rates))
+        elif length is not None:
+            accepted = float(length) - 1.0
+        else:
+            accepted = math.nan if rate is None else float(rate) * drafted
+    except (TypeError, ValueError):
+        return None
+    return accepted if 0 <= accepted <= drafted else None
 
 
 def _read_adapters(flags: EngineFlags) -> dict[str, Any]:
@@ -296,8 +325,11 @@ def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             {"method": "mtp", "num_speculative_tokens": int(settings["mtp_tokens"])}
         )
     if settings.get("draft_tokens"):
-        said = {"method": _DRAFT_MODEL, "model": settings["draft_checkpoint"]}
-        flags["--speculative-config"] = json.dumps({**said, "num_speculative_tokens": int(settings["draft_tokens"])})
+        said: dict[str, Any] = {"method": _DRAFT_MODEL, "model": settings["draft_checkpoint"]}
+        said["num_speculative_tokens"] = int(settings["draft_tokens"])
+        if settings.get("draft_bits") == 8:
+            said["quantization"] = "fp8"
+        flags["--speculative-config"] = json.dumps(said)
     return flags
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from engine.launch.contract import LaunchError
 from engine.launch.report import parse_integer
 from engine.launch.serving_engines.contract import DeploymentOrder, UnsayableDeploymentError
+from engine.launch.serving_engines.model_names import library_name
 from engine.launch.shapes import shape_of
 from hardware import GIB
 from models.documents import shown
@@ -25,9 +26,11 @@ __all__ = [
     "quantization_bits",
     "refuse_layout",
     "slicing_sentence",
-    "speculation_sentence",
+    "speculation_of",
 ]
 
+_WITHOUT_MODEL: Final = ("ngram", "ngram_gpu", "suffix", "lookahead", "ngram_embedding")
+"""Kinds of speculation that draft from the text, without a model."""
 _KV_BITS: Final[Mapping[str, int]] = {
     "fp8": 8,
     "fp8_e4m3": 8,
@@ -137,30 +140,62 @@ def drafting_of(kind: str, tokens: Any, name: str) -> dict[str, Any]:
     return found
 
 
-def speculation_sentence(kind: str) -> str:
-    """Return the sentence on speculation that was read: no configuration says how many drafts are accepted.
+def speculation_of(
+    kind: str,
+    tokens: int | None,
+    *,
+    checkpoint: str = "",
+    quantization: str = "",
+    accepted: float | None = None,
+    is_model: bool = True,
+) -> dict[str, Any]:
+    """Return speculation in this project's terms, as settings: `draft`, and `open_speculation`, the sentence on what
+    the configuration leaves open.
 
     Args:
-        kind: method as the engine writes it.
+        kind: method as the engine writes it, or "prediction layers".
+        tokens: drafted tokens; None where the engine decides.
+        checkpoint: weights of the draft model; empty for the model's own layers, and where none is named.
+        quantization: of the draft model, as the engine writes it; empty where the checkpoint decides.
+        accepted: drafts per step that a flag makes the engine accept; None without such a flag.
+        is_model: True where a whole model drafts, with passes of its own.
     """
-    return (
-        f"Speculation by {kind[:40]} is in no figure: flags do not say how many drafts are accepted. Ask with "
-        "draft_tokens and acceptance_rate, and with draft_model where a model drafts."
-    )
+    name = library_name(checkpoint) if checkpoint and is_model else None
+    found: dict[str, Any] = {"draft_tokens": tokens, "draft_checkpoint": checkpoint, "draft_model": name}
+    found["accepted_tokens"] = accepted
+    bits = quantization_bits(quantization) if quantization else None
+    found["draft_bits"] = bits if name is not None else None
+    draft = {each: value for each, value in found.items() if value not in (None, "")}
+    by = f"{kind[:40]} with {checkpoint[:100]}" if checkpoint else kind[:40]
+    stated = [] if tokens is not None else ["draft_tokens"]
+    stated += [] if accepted is not None else ["acceptance_rate"]
+    if kind.lower() in _WITHOUT_MODEL:
+        why, stated = "no model drafts", []
+    elif kind == "prediction layers" or name is not None:
+        why = "flags do not say how many drafts are accepted" if stated else ""
+    elif is_model:
+        why, stated = "the library has no such draft model", [*stated, "draft_model"]
+    else:
+        why, stated = "its drafting layers are not modelled", [*stated, "a draft_model like them"]
+    words = f"Speculation by {by} is in no figure: {why}." if why else ""
+    return {"draft": draft, "open_speculation": f"{words} State {' and '.join(stated)}." if stated else words}
 
 
-def prediction_layers_of(found: Mapping[str, Any], name: str, remarks: list[str]) -> dict[str, int]:
-    """Return the tokens that the model's own prediction layers draft as a setting.
+def prediction_layers_of(
+    found: Mapping[str, Any], name: str, remarks: list[str], accepted: float | None = None
+) -> dict[str, Any]:
+    """Return the tokens that the model's own prediction layers draft as settings.
 
     Args:
         found: result of `drafting_of`.
         name: of the number's setting, for the remark.
         remarks: takes what the configuration leaves open.
+        accepted: drafts per step that a flag makes the engine accept; None without such a flag.
     """
     if "draft_tokens" not in found:
         remarks.append(f"{name} is not stated: the checkpoint decides; read as 1.")
-    remarks.append(speculation_sentence("prediction layers"))
-    return {"mtp_tokens": found.get("draft_tokens", 1)}
+    tokens = found.get("draft_tokens", 1)
+    return {"mtp_tokens": tokens, **speculation_of("prediction layers", tokens, accepted=accepted)}
 
 
 def host_memory_of(value: Any, name: str, unit: float, remarks: list[str]) -> dict[str, float]:

@@ -202,6 +202,10 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
                 raise LaunchError(f"memory_fraction is {shown(value)}; it must be a share above 0, up to 1.")
             found[name] = value
+        elif name == "draft_bits":
+            found[name] = _whole(name, value)
+            if found[name] not in (16, 8, 4):
+                raise LaunchError(f"draft_bits is {shown(value)}; it must be 16, 8 or 4.")
         elif name == "draft_checkpoint":
             found[name] = _check_word(value)
         elif name == "host_cache_gib":
@@ -213,6 +217,8 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise LaunchError(f"There is no setting {shown(name)}{did_you_mean(str(name), known)}.")
     if len({"draft_checkpoint", "draft_tokens"} & found.keys()) == 1:
         raise LaunchError("draft_checkpoint and draft_tokens go together; give both.")
+    if "draft_bits" in found and "draft_checkpoint" not in found:
+        raise LaunchError("draft_bits is about a draft model; give draft_checkpoint and draft_tokens, too.")
     if "draft_tokens" in found and "mtp_tokens" in found:
         raise LaunchError("Give mtp_tokens or a draft model, not both.")
     return found
@@ -261,6 +267,9 @@ def _collect_sentences(
             remarks.append(f"The {each.server.copies:,} servers are independent: put a load balancer before them.")
     if orders[0].settings.get("draft_checkpoint") == UNKNOWN_CHECKPOINT:
         remarks.append(f"No checkpoint is recorded for the draft model: replace {UNKNOWN_CHECKPOINT} there.")
+    bits = orders[0].settings.get("draft_bits", 16)
+    if bits == 4 or (bits == 8 and placed[0].engine.name == "trtllm"):
+        remarks.append(f"No flag says the {bits} bits of the draft model: name a checkpoint that has them.")
     if orders[0].checkpoint == UNKNOWN_CHECKPOINT:
         remarks.append(f"No checkpoint is recorded for {orders[0].model.name}: replace {UNKNOWN_CHECKPOINT}.")
     return _Sentences(tuple(dict.fromkeys(unsaid.values())), tuple(dict.fromkeys(remarks)), tuple(unsaid))

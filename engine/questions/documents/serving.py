@@ -148,12 +148,30 @@ class ServedModel(Document):
         default=None,
         description="Model that drafts, by name or as a document; prediction layers of the model's own by default.",
     )
+    draft_bits: Annotated[int, Whole(4, 16), Asked("Draft model bits", "bits", parameter="draft_bits")] = Field(
+        default=16, description="Bits of the draft model's weights and products: 16, 8 or 4; 16 by default."
+    )
     lora_adapters: Annotated[int, Whole(0, 4096), Asked("LoRA adapters", parameter="loras")] = Field(
         default=0, description="Adapters of low rank (LoRA) in memory at once, one for each request; none by default."
     )
     lora_rank: Annotated[int, Whole(1, 1024), Asked("LoRA rank", parameter="rank")] = Field(
         default=16, description="Rank of the adapters; 16 by default, as in vLLM."
     )
+    factors: Annotated[
+        Named | None,
+        Asked("Engine factors", option_help="JSON file of measured factors, as `servers --out` writes it."),
+    ] = Field(
+        default=None,
+        description="Calibration with measured factors on the latencies of engines, as `compare_servers` returns it; "
+        "none by default.",
+    )
+
+    @field_validator("draft_bits")
+    @classmethod
+    def _check_draft_bits(cls, bits: int) -> int:
+        if bits not in (16, 8, 4):
+            raise PydanticCustomError("not_accepted", "one of 16, 8, 4")
+        return bits
 
 
 class DeploymentsQuestion(ServedModel):
@@ -169,14 +187,6 @@ class DeploymentsQuestion(ServedModel):
         default=None,
         description="Requests that a benchmark sends per request in flight, all at once at first, such as 10; a steady "
         "load by default.",
-    )
-    factors: Annotated[
-        Named | None,
-        Asked("Engine factors", option_help="JSON file of measured factors, as `servers --out` writes it."),
-    ] = Field(
-        default=None,
-        description="Calibration with measured factors on the latencies of engines, as `compare_servers` returns it; "
-        "none by default.",
     )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
     by: Annotated[str, Asked("Order")] = Field(
@@ -250,7 +260,7 @@ class DeploymentExportQuestion(Document):
     ] = Field(
         default_factory=dict,
         description="prefix_cache (true or false), chunk [tokens], max_length [tokens], memory_fraction, mtp_tokens, "
-        "lora_adapters, lora_rank, host_cache_gib [GiB per GPU], draft_checkpoint and draft_tokens.",
+        "lora_adapters, lora_rank, host_cache_gib [GiB per GPU], draft_checkpoint, draft_tokens and draft_bits.",
         json_schema_extra={"additionalProperties": True},
     )
     checkpoint: Annotated[str | None, Asked("Checkpoint", metavar="REPOSITORY|PATH")] = Field(
@@ -368,7 +378,7 @@ class ServiceQuestion(LoadedModel):
     ] = Field(
         default="no",
         description="Pools of their own for prefill and decode: not tried, recommended in any case, or where they need "
-        "fewer GPUs. Needs an open load.",
+        "fewer GPUs.",
     )
     prefill_system: Annotated[
         Named | None, Asked("Prefill system", option_help="Library name or JSON file of the prefill pool's system.")

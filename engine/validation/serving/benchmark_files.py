@@ -23,9 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hardware import Calibration, load_calibration_document
 from models.documents import shown
 
-__all__ = ["BenchmarkFileError", "ServingBenchmark", "read_benchmarks"]
+__all__ = ["BenchmarkFileError", "ServingBenchmark", "read_benchmarks", "read_server_file"]
 
 MOST_RESULTS: Final = 1_000
 """Results of a file at most. Source: stated by us."""
@@ -105,6 +106,24 @@ def read_benchmarks(content: str | bytes, name: str) -> tuple[ServingBenchmark, 
     if len(found) > MOST_RESULTS:
         raise BenchmarkFileError(f"{name} has {len(found):,} results; at most {MOST_RESULTS:,} are read.")
     return tuple(found)
+
+
+def read_server_file(content: str | bytes, name: str) -> tuple[ServingBenchmark, ...] | Calibration:
+    """Return the results of a file, or the calibration that it is.
+
+    Args:
+        content: of the file; bytes are UTF-8.
+        name: of the file, for messages.
+
+    Raises `hardware.CalibrationFileError` for a calibration that cannot be used, and as `read_benchmarks` does.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and str(document.get("format", "")).startswith("shardscape-calibration/"):
+        return load_calibration_document(document, name)
+    return read_benchmarks(content, name)
 
 
 def _parse_documents(text: str, name: str) -> list[Any]:

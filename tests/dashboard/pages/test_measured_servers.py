@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.pages.serving.link import factors_document
 from dashboard.words.numbers import format_value
 from engine.questions import answer
 from engine.serving import by_name
 from engine.validation.serving.nearest_servers import predicted_servers
-from tests.dashboard.page_runs import html, page_alone
+from tests.dashboard.page_runs import html, page_alone, plainly
 
 LINK = {
     "serving_model": "llama-3-8B",
@@ -37,14 +41,28 @@ LINE = {
 }
 
 
-def run(*files: tuple[str, str]) -> AppTest:
+def run(*files: tuple[str, str], **more: str) -> AppTest:
     app = page_alone("serving")
-    app.session_state["_url"] = dict(LINK)
+    app.session_state["_url"] = {**LINK, **more}
     app.run()
+    if not files:
+        return app
     field = next(each for each in app.file_uploader if each.key == "serving_results")
     field.set_value([(name, text.encode(), "application/json") for name, text in files]).run()
     assert not app.exception
     return app
+
+
+def said(elements: Iterable[Any]) -> str:
+    """Return the sentences of elements without signs of Markdown."""
+    return " ".join(str(each.value) for each in elements).replace("\\", "")
+
+
+def tile(app: AppTest, label: str) -> str:
+    """Return the value of a figure of the service."""
+    found = re.search(rf'aria-label="{label} ([^,"]*)', plainly(html(app)))
+    assert found is not None
+    return found[1]
 
 
 def test_uploaded_results_have_the_verdicts_of_the_question() -> None:
@@ -69,10 +87,54 @@ def test_uploaded_results_have_the_verdicts_of_the_question() -> None:
         format_value(by_name(name), figure["predicted"]) for name, figure in own["figures"].items()
     ]
     factor = found["calibration"]["parameters"]["factor.sglang.time_per_output_token"]["value"]
-    assert f"× {factor:.3f}" in html(app)
+    assert f"per token × {factor:.3g}" in said(app.markdown)
     nearest = next(each.value for each in app.dataframe if "Distance" in each.value)
     assert len(nearest) == 6
     assert nearest["Distance"].is_monotonic_increasing
+
+
+def test_own_factors_adjust_all_figures_of_the_page_until_they_are_removed() -> None:
+    app = run(("bench.jsonl", json.dumps(LINE)), serving_rate="30")
+    plain = {name: tile(app, name) for name in ("First token, p99", "Per token, p99")}
+    app.button(key="serving_adjust").click().run()
+    link = dict(app.session_state["_url"])
+    own = factors_document(link["serving_factors"])
+    assert own["system"] == "h200_141g_sxm"
+    assert list(own["parameters"]) == [
+        "factor.sglang.time_to_first_token",
+        "factor.sglang.time_per_output_token",
+    ]
+    # A new session with the link shows the same, and the engine's figures with the factors.
+    app = run(**{name: value for name, value in link.items() if name not in LINK})
+    note = said(app.info)
+    value = own["parameters"]["factor.sglang.time_per_output_token"]["value"]
+    assert f"SGLang: first token × {own['parameters']['factor.sglang.time_to_first_token']['value']:.3g}" in note
+    assert f"per token × {value:.3g}" in note
+    question = {"model": "llama-3-8B", "system": "h200_141g_sxm", "prompt": 1000, "output": 200, "factors": own}
+    limits = {"engine": ["sglang"], "weight_bits": [8]}
+    found = answer("size_service", {**question, "limits": limits, "request_rate": 30.0})
+    for name, figure in (("First token, p99", "first_token_p99"), ("Per token, p99", "per_token_p99")):
+        assert tile(app, name) == plainly(format_value(by_name(figure), found["best"][figure]))
+        assert tile(app, name) != plain[name]
+    assert "adjusted by your servers" in html(app)
+    app.button(key="serving_unadjust").click().run()
+    assert "serving_factors" not in app.session_state["_url"]
+    assert not app.info
+    assert tile(app, "Per token, p99") == plain["Per token, p99"]
+
+
+def test_a_file_of_factors_is_used_and_that_of_another_system_is_refused() -> None:
+    own = factors_document("vllm~1.2~1.1~~2026-11-20~h200_141g_sxm")
+    app = run(("mine.json", json.dumps(own)), ("other.json", json.dumps({**own, "system": "b200_180g_sxm"})))
+    (problem,) = [each.value.replace("\\", "") for each in app.error]
+    assert "was measured on b200_180g_sxm, not on h200_141g_sxm" in problem
+    app.button(key="serving_adjust_0").click().run()
+    # The page showed another engine; it shows that of the factors now.
+    assert dict(app.session_state["_url"])["serving_engine"] == "vllm"
+    assert "vLLM: first token × 1.2, per token × 1.1" in said(app.info)
+    app = run(serving_factors="vllm~1.2~1.1~~2026-11-20~b200_180g_sxm")
+    assert not app.info
+    assert not app.exception
 
 
 def test_validation_has_servers_by_engine_and_hardware() -> None:

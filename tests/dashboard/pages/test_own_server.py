@@ -45,6 +45,21 @@ def test_a_pasted_command_is_evaluated_once_its_open_fields_are_stated() -> None
     assert "--enable-dbo" in " ".join(each.value for each in app.caption).replace("\\", "")
 
 
+def test_an_open_acceptance_is_asked_for_and_counts() -> None:
+    app = run(f'{COMMAND} --speculative-config \'{{"model": "meta-llama/Llama-3.2-1B", "num_speculative_tokens": 3}}\'')
+    app.selectbox(key="serving_own_weight_bits").set_value(16).run()
+    plain = html(app)
+    assert "State acceptance" in captions(app)
+    app.number_input(key="serving_own_acceptance").set_value(0.8).run()
+    assert not app.exception
+    assert html(app) != plain
+    assert "State acceptance" not in captions(app)
+
+
+def captions(app: AppTest) -> str:
+    return " ".join(each.value for each in app.caption).replace("\\", "")
+
+
 def test_what_cannot_be_read_is_one_sentence() -> None:
     assert "starts no server" in run("echo hello").error[0].value
     sliced = run("vllm serve mistralai/Mixtral-8x7B-Instruct-v0.1 --data-parallel-size 8")

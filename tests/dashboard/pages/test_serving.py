@@ -29,11 +29,13 @@ from dashboard.words.numbers import format_value
 from engine import serving
 from engine.questions.documents.serving import DeploymentsQuestion
 from engine.serving import MEMORY_PARTS, STEP_PARTS, ServingExploration, by_name, deployment_name
+from engine.serving.factors import EngineFactors, LatencyFactors
 from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
 LEVEL: dict[str, Any] = {"time_to_first_token": 1.0, "time_per_output_token": 0.05}
 """Limits of the page without others [s]."""
 QUESTION: dict[str, Any] = {"num_procs": 8, "prompt": 1000, "output": 200}
+ASKED: dict[str, Any] = {"model": "llama-3-70B", "system": "h100_80g_sxm", **QUESTION, **LEVEL}
 LINK = {
     "serving_model": "llama-3-70B",
     "serving_system": "h100_80g_sxm",
@@ -367,6 +369,19 @@ def test_downloads_have_every_deployment(found: ServingExploration, kind: str):
     assert rows["id"].tolist() == found.table["id"].tolist()
 
 
+def test_downloads_have_the_measured_factors() -> None:
+    own = EngineFactors("own", "h100_80g_sxm", "two results", {"vllm": LatencyFactors(1.3, 1.1)})
+    given = {**ASKED, "num_procs": 1, "limits": {"engine": "vllm"}, "factors": own}
+    about = json.loads(deployments_file(serving.explore(**{**given, "model": "llama-3-8B"}), "json"))["about"]
+    engines = {"vllm": {"time_to_first_token": 1.3, "time_per_output_token": 1.1}}
+    assert about["factors"] == {
+        "name": "own",
+        "system": "h100_80g_sxm",
+        "fitted_on": "two results",
+        "engines": engines,
+    }
+
+
 def test_bars_add_up(found: ServingExploration):
     rows = per_degree(found)
     drawn = serving_memory(rows).figure.data
@@ -377,6 +392,10 @@ def test_bars_add_up(found: ServingExploration):
     best: dict[str, Any] = dict(found.best or {})
     assert sum(decode_step(best).figure.data[0].x) == pytest.approx(best["decode_step_time"], rel=0.01)
     assert sum(best[name] for name in STEP_PARTS) == pytest.approx(best["decode_step_time"])
+    slow = {**best, "time_per_output_token": 1.5 * best["time_per_output_token"]}
+    # A factor per token stretches steps and prefills of others alike.
+    plain, adjusted = (request_time(each, factor=times).figure.data[0].x for each, times in ((best, 1.0), (slow, 1.5)))
+    assert list(adjusted[1:]) == pytest.approx([1.5 * each for each in plain[1:]])
     assert sum(request_time(best).figure.data[0].x) == pytest.approx(best["request_latency"], rel=0.01)
     assert "modelled" in decode_step(best).alt
 
@@ -428,13 +447,35 @@ def test_all_models_can_be_chosen():
     assert len(set(names)) == len(names) == len(usable_models())
 
 
+def test_without_a_load_the_curve_is_that_of_the_shown_deployment():
+    page = opened()
+    said = plainly(html(page))
+    (most,) = re.findall(r"holds the limits at p99 up to ([\d,.]+) requests/s", said)
+    (row,) = [each for each in [serving.recommend_deployment(serving.explore(**ASKED)).row] if each is not None]
+    fixed = ("tensor_par", "pipeline_par", "expert_par", "weight_bits", "kv_bits", "launch", "engine", "batch")
+    found = serving.size_service(
+        "llama-3-70B",
+        "h100_80g_sxm",
+        load=serving.ServiceLoad(request_rate=1.0),
+        prompt=1000,
+        output=200,
+        num_procs=8,
+        limits={name: [row[name]] for name in fixed},
+        **LEVEL,
+    ).best
+    assert found is not None
+    assert float(most.replace(",", "")) == pytest.approx(found["most_load"], rel=0.01)
+    assert figure(page, "serving_load_first")["data"]
+
+
 def test_two_pools_are_compared_with_one():
     page = run({**LINK, "serving_rate": "40", "serving_disaggregated": "either"})
     said = " ".join(str(each.value) for each in page.info)
     assert "Prefill and decode in two pools." in said
     assert re.search(r"(Pools win|Aggregated wins) with \d+\sGPUs against \d+\sGPUs", said)
-    page = run({**LINK, "serving_users": "40", "serving_disaggregated": "yes"})
-    assert not page.info
+    page = run({**LINK, "serving_users": "400", "serving_think": "10", "serving_disaggregated": "yes"})
+    assert "GPUs per user" in " ".join(str(each.value) for each in page.info)
+    assert "s think time)" in plainly(html(page))
     assert not page.exception
 
 

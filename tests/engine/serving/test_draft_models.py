@@ -119,3 +119,23 @@ def test_every_door_and_engine_has_the_same_draft_model(shardscape: Callable[...
     assert json.loads(flags["vllm"]["--speculative-config"]) == said
     assert flags["sglang"]["--speculative-algorithm"] == "STANDALONE"
     assert flags["trtllm"]["speculative_config"]["max_draft_len"] == 3
+
+
+def test_bits_of_a_draft_change_its_weights_and_passes_and_nothing_else():
+    def drafted(bits: int) -> pd.Series:
+        own = models.load(DRAFT)
+        terms = Assumptions(draft_tokens=3, acceptance_rate=0.7, draft_model=own, draft_bits=bits)
+        return serving.evaluate(MODEL, SYSTEM, ROW, assumptions=terms).iloc[0]
+
+    wide, narrow = drafted(16), drafted(8)
+    alone = [serving.evaluate(DRAFT, SYSTEM, {**ROW, "weight_bits": bits}).iloc[0] for bits in (16, 8)]
+    assert wide["memory_weights"] - narrow["memory_weights"] == pytest.approx(
+        alone[0]["memory_weights"] - alone[1]["memory_weights"], rel=1e-9
+    )
+    assert wide["memory_kv_cache"] == narrow["memory_kv_cache"]
+    assert narrow["decode_step_time"] != wide["decode_step_time"]
+    question = {"model": MODEL, "system": SYSTEM, "num_procs": 4, "prompt": 512, "output": 128, "draft_tokens": 3}
+    with pytest.raises(QuestionError, match="about a draft model"):
+        answer("find_deployments", {**question, "draft_bits": 8})
+    with pytest.raises(QuestionError, match="16, 8, 4"):
+        answer("find_deployments", {**question, "draft_model": DRAFT, "draft_bits": 5})

@@ -154,3 +154,16 @@ def test_every_door_and_engine_has_the_same_host_cache(shardscape: Callable[...,
     assert flags["vllm"]["--kv-offloading-size"] == 256
     assert {"--enable-hierarchical-cache": True, "--hicache-size": 34}.items() <= flags["sglang"].items()
     assert flags["trtllm"]["kv_cache_config"]["host_cache_size"] == 32 * 2**30
+
+
+def test_terms_that_change_nothing_are_named(shardscape: Any) -> None:
+    words = ("llama-3-8B", "h100_80g_sxm", "--prompt", 1024, "--output", 128, "--host-cache", 16)
+    sentence = "Host memory for the cache changes nothing: no hits in host memory are stated."
+    for command in (("inference", *words, "--num-procs", 1), ("service", *words, "--rate", 2)):
+        assert sentence in shardscape(*command)[1]
+        assert json.loads(shardscape(*command, "--json")[1])["ineffective"] == [sentence]
+        used = (*command, "--host-hits", 0.5, "--prefix-hits", 0.5)
+        assert json.loads(shardscape(*used, "--json")[1])["ineffective"] == []
+    asked = {"model": "llama-3-8B", "system": "h100_80g_sxm", "prompt": 1024, "output": 128, "host_hit_share": 0.5}
+    (said,) = answer("plan_day", {**asked, "peak_rate": 2.0})["ineffective"]
+    assert said == "Hits in host memory change nothing: no hits of the prefix cache are stated."

@@ -288,8 +288,6 @@ def test_command_recommends_and_exports_both_pools(shardscape: Any, tmp_path: An
 
 
 def test_bad_questions_about_pools_get_a_sentence(shardscape: Any) -> None:
-    with pytest.raises(WorkloadError, match="requests per second"):
-        size_pools(load=serving.ServiceLoad(users=9))
     with pytest.raises(WorkloadError, match="2 or more"):
         size_pools(output=1)
     with pytest.raises(WorkloadError, match="transfer_gb_per_s is -1"):
@@ -297,7 +295,7 @@ def test_bad_questions_about_pools_get_a_sentence(shardscape: Any) -> None:
     words = ("service", "llama-3-70B", "h100_80g_sxm", "--prompt", 1024, "--output", 256)
     for more, sentence in (
         (("--rate", 4, "--prefill-limit", "tensor_par=2"), "about two pools"),
-        (("--users", 4, "--disaggregated", "yes"), "requests per second"),
+        (("--rate", 4, "--think", 5, "--disaggregated", "yes"), "--think is the pause of users"),
         (("--rate", 4, "--disaggregated", "yes", "--room-for-error"), "cannot be given with two pools"),
         (("--rate", 4, "--accepted-tokens", 2), "must be at most --draft-tokens, which is 0"),
     ):
