@@ -90,7 +90,7 @@ class FittedTerms:
 
 def measured_steps() -> list[MeasuredStep]:
     """Return the runs that are fitted, with their computed sides."""
-    return [predict_sides(row) for row in fitted_rows().to_dict("records")]
+    return [predict_sides({str(key): value for key, value in row.items()}) for row in fitted_rows().to_dict("records")]
 
 
 def fit_terms(steps: Sequence[MeasuredStep]) -> FittedTerms:
@@ -116,7 +116,7 @@ def fit_terms(steps: Sequence[MeasuredStep]) -> FittedTerms:
         return np.concatenate([errors, pulls, RELEASE_PULL * point[len(names) :]])
 
     start = np.concatenate([first, np.zeros(len(versions))])
-    return terms_of(np.asarray(least_squares(residuals, start, loss="soft_l1", f_scale=ROBUST, diff_step=1e-3).x))
+    return terms_of(np.asarray(least_squares(residuals, start, loss="soft_l1", f_scale=ROBUST, diff_step=[1e-3]).x))
 
 
 def left_out_ratios(

@@ -200,15 +200,16 @@ def nearest_rows(
     rows = measured_rows("step")
     rows = rows[rows["model_key"].notna()].copy()
     sizes = {name: float(models.parameter_counts(models.load(name)).total) for name in rows["model_key"].unique()}
-    distance = (
-        np.abs(np.log(rows["model_key"].map(sizes).astype(float) / parameters))
-        + np.abs(np.log(rows["gpus_total"].astype(float) / gpus))
-        + np.abs(np.log(rows["mean_response"].astype(float) / response))
-        + np.abs(np.log(rows["samples_per_step"].astype(float) / samples))
-        + (rows["system"] != system)
-        + ((rows["mode"] == "colocated") != is_colocated)
+    logs = (
+        ([sizes[str(each)] for each in rows["model_key"]], parameters),
+        (rows["gpus_total"].tolist(), float(gpus)),
+        (rows["mean_response"].tolist(), response),
+        (rows["samples_per_step"].tolist(), float(samples)),
     )
-    found = rows.loc[distance.sort_values(kind="stable").index[:most]]
+    distance = sum((np.abs(np.log(np.asarray(own, np.float64) / asked)) for own, asked in logs), np.zeros(len(rows)))
+    distance = distance + (rows["system"] != system).to_numpy(np.float64)
+    distance = distance + ((rows["mode"] == "colocated") != is_colocated).to_numpy(np.float64)
+    found = rows.iloc[np.argsort(distance, kind="stable")[:most]]
     names = ("framework", "version", "model", "system", "mode", "staleness", "gpus_train", "gpus_rollout")
     more = ("samples_per_step", "mean_response", "max_total_len", "step_s", "source")
     return [{name: row[name] for name in (*names, *more)} for row in found.to_dict("records")]

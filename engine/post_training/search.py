@@ -462,7 +462,8 @@ class _Search:
             is_colocated=mode == "colocated",
         )
         step = self._step(mode, side, times, int(fields["tensor_par"]))
-        return ModeStep(gpus_train, gpus_rollout, step, row, fields, memory)
+        lengths = {"output": max(round(goal.work.law.mean), 1)}
+        return ModeStep(gpus_train, gpus_rollout, step, row, {**fields, **lengths}, memory)
 
 
 def _smallest_change(goal: PostTrainingGoal, cancel: Callable[[], bool]) -> str:
