@@ -32,6 +32,7 @@ _ORDER: Final = (
     "accuracy",
     "papers",
     "plan-a-run",
+    "post-training",
     "launch",
     "serving",
     "day-of-service",

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from dashboard.words.numbers import plain
 from engine.questions import VERBS, answer
+from tests.dashboard.page_runs import figure, html, page_alone
 
 MODEL, SYSTEM = "llama-3.1-8B", "h100_80g_sxm"
 QUESTION: dict[str, Any] = {
@@ -78,8 +80,8 @@ def test_a_step_of_ones_own_is_met_and_narrows_the_interval(found: dict[str, Any
     own = {**QUESTION, "mode": "one_step_off", "split": [8, 8], "measured_step_s": 123.0}
     best = answer("plan_post_training", own)["best"][0]
     assert best["step_s"]["value"] == pytest.approx(123.0)
-    plain = next(each for each in found["best"] if each["mode"] == "one_step_off")
-    widths = [each["step_s"]["high"] / each["step_s"]["low"] for each in (best, plain)]
+    published = next(each for each in found["best"] if each["mode"] == "one_step_off")
+    widths = [each["step_s"]["high"] / each["step_s"]["low"] for each in (best, published)]
     assert widths[0] < widths[1]
 
 
@@ -132,3 +134,33 @@ def test_what_does_not_fit_says_why_and_ends_with_one(shardscape: Callable[..., 
     assert "Colocated: No execution trains on 8 GPUs" in out
     silent = answer("plan_post_training", {**QUESTION, "system": "b200_180g_sxm", "price_usd_per_h": None})
     assert silent["best"][0]["usd"] is None
+
+
+def test_the_page_has_the_same_figures(found: dict[str, Any]) -> None:
+    app = page_alone("post_training")
+    link = {
+        "model": MODEL,
+        "system": SYSTEM,
+        "procs": "16",
+        "prompt": "130",
+        "mean": "1060",
+        "cap": "3966",
+        "price": "3",
+    }
+    app.session_state["_url"] = {f"post_training_{name}": value for name, value in link.items()}
+    app.run()
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    best = found["best"][0]
+    text = " ".join(re.sub(r"<[^>]+>", " ", html(app)).split())
+    assert f"Step {plain(best['step_s']['value'])} s" in text
+    assert f"{best['gpus_train']:,} GPUs train, {best['gpus_rollout']:,} generate" in text
+    assert found["basis"] in text
+    assert len(figure(app, "post_training_curve")["data"]) >= 3
+    phases = next(each.value for each in app.dataframe if "Phase" in each.value and "Colocated" in each.value)
+    assert list(phases["Phase"])[-1] == "Step"
+    app.session_state["_url"] = {**app.session_state["_url"], "post_training_cap": "900"}
+    app.run()
+    assert not app.exception
+    assert "must be above 0 and at most 900" in " ".join(each.value for each in app.error)
