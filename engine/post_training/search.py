@@ -19,6 +19,7 @@ import pandas as pd
 
 import models
 from engine.exploration.proven_optimum import best_of
+from engine.exploration.run import ExplorationCancelled
 from engine.post_training.constants import FrameworkTerms, PostTrainingConstants, library_constants
 from engine.post_training.iteration import MODES, IterationStep, IterationWork, RolloutSide, iteration_step
 from engine.post_training.memory_phases import SLEEPING, PhaseMemory, memory_phases, tightest_phase
@@ -50,6 +51,8 @@ TRAY: Final = 4
 """GPUs that are moved together where a node is a whole rack. Source: compute trays of GB200 NVL72 have four."""
 RACK: Final = 16
 """GPUs of a node beyond which it is a rack. Source: stated by us; servers have at most 16."""
+MOST_SPLITS: Final = 96
+"""Splits of a mode that are searched at most; of more, every second, third, ... is. Source: stated by us."""
 ALL_SPLITS: Final = 24
 """Splits up to which all are evaluated, for the curve. Source: stated by us; some seconds."""
 LARGEST_REPLICA: Final = 64
@@ -353,8 +356,8 @@ class _Search:
         trained = self._training_sides(SLEEPING).best(goal.num_procs)
         if trained is None:
             self.reasons["colocated"] = (
-                f"No execution trains on {goal.num_procs:,} GPUs, {SLEEPING / GIB:g} GiB of each left to the sleeping "
-                "engine."
+                f"No execution trains on {goal.num_procs:,} {'GPU' if goal.num_procs == 1 else 'GPUs'} with "
+                f"{SLEEPING / GIB:g} GiB of each left to the sleeping engine."
             )
             return
         rolled = sides.best(goal.num_procs, "colocated")
@@ -375,6 +378,8 @@ class _Search:
         """Find the best split of a mode, from the best bound downwards."""
         goal, unit = self.goal, split_unit(self.goal.system)
         unit = 1 if goal.num_procs <= unit else unit
+        # Of many nodes several move together: neighbouring splits differ by less than the error.
+        unit *= math.ceil(goal.num_procs / unit / MOST_SPLITS)
         splits = (
             [goal.split]
             if goal.split
@@ -383,17 +388,21 @@ class _Search:
         sides, training = self._rollout_sides(SPLIT_SHARE), self._training_sides(0.0)
         bounds = []
         for gpus_train, gpus_rollout in splits:
+            self._stop_if_asked()
             rolled = sides.best(gpus_rollout, mode)
             if rolled is not None:
                 step = self._step(mode, rolled[1], training.bound(gpus_train), gpus_rollout)
                 bounds.append((step.seconds, gpus_train, gpus_rollout, rolled))
         self.splits += len(splits)
+        if not splits:
+            self.reasons[mode] = "Two pools need two GPUs or more."
+            return
         if not bounds:
             least = sides.least_gpus
             self.reasons[mode] = (
                 sides.reason
                 if least is None
-                else f"A replica of the rollout needs {least:,} GPUs; no split of {goal.num_procs:,} GPUs has them."
+                else f"A replica of the rollout needs {least:,} GPUs; no split of {goal.num_procs:,} has them."
             )
             return
         bounds.sort(key=lambda each: each[:2])
@@ -401,10 +410,7 @@ class _Search:
             best = self.best.get(mode)
             if best is not None and bound >= best.step.seconds and len(bounds) > self.evaluate_all:
                 break
-            if self.cancel():
-                from engine.exploration.run import ExplorationCancelled
-
-                raise ExplorationCancelled
+            self._stop_if_asked()
             self.progress(place / len(bounds), f"{gpus_train:,} GPUs train, {gpus_rollout:,} generate")
             self.evaluated += 1
             trained = training.best(gpus_train)
@@ -417,6 +423,10 @@ class _Search:
                 self.best[mode] = made
         if mode not in self.best:
             self.reasons[mode] = f"No execution trains on any side of a split of {goal.num_procs:,} GPUs."
+
+    def _stop_if_asked(self) -> None:
+        if self.cancel():
+            raise ExplorationCancelled
 
     def _rollout_sides(self, default: float) -> DeploymentChoices:
         share = self.goal.memory_share or default

@@ -101,7 +101,9 @@ class PostTrainingAnswer(Document):
     mode: str | None = Field(description="Fastest mode; null if nothing runs.")
     best: list[ModeRow] = Field(description="Best step of each mode, the fastest first.")
     curve: list[Row] = Field(description="Step by mode and split; null where nothing trains.")
-    splits: int = Field(description="Splits of all modes; the others than the evaluated are proven no better.")
+    splits: int = Field(
+        description="Splits of all modes, at most 96 of each; those that were not evaluated are proven no better."
+    )
     evaluated: int
     sizes: list[Row] = Field(description="Step by mode at other numbers of GPUs, where asked for.")
     crossing: str = Field(description="Sizes from which on a split is faster than shared GPUs, where asked for.")

@@ -131,7 +131,7 @@ def test_what_does_not_fit_says_why_and_ends_with_one(shardscape: Callable[..., 
     options = ("--procs", 8, "--prompts", 64, "--response", "1060:3966", "--mode", "colocated")
     code, out, _ = shardscape("plan", "post-training", "llama-3.1-405B", SYSTEM, *options)
     assert code == 1
-    assert "Colocated: No execution trains on 8 GPUs" in out
+    assert "Colocated: No execution trains on 8 GPUs with 2 GiB" in out
     silent = answer("plan_post_training", {**QUESTION, "system": "b200_180g_sxm", "price_usd_per_h": None})
     assert silent["best"][0]["usd"] is None
 
