@@ -90,7 +90,7 @@ class Calibration(_CalibrationEntity):
 
     name: Name
     title: Line = ""
-    subject: Literal["training", "serving"] = "training"
+    subject: Literal["training", "serving", "post_training"] = "training"
     """The physics whose values it has: a calibration of one is of no use to the other."""
     system: Annotated[str, Text(255)] = ""
     """Name of the system it is for; empty for all systems."""
@@ -130,7 +130,7 @@ def calibration_names(subject: str = "training") -> list[str]:
     """Returns the names of the calibrations in the library, in alphabetical order.
 
     Args:
-        subject: "training" or "serving".
+        subject: "training", "serving" or "post_training".
     """
     return [name for name in _LIBRARY.names() if _LIBRARY.load(name).subject == subject]
 

@@ -15,6 +15,7 @@ ROOMS = (
     "engine/economics",
     "engine/measure",
     "engine/planners",
+    "engine/post_training",
     "engine/serving",
     "engine/simulate",
     "engine/validation",

@@ -33,6 +33,7 @@ _ORDER: Final = (
     "papers",
     "plan-a-run",
     "fleet",
+    "post-training",
     "launch",
     "serving",
     "day-of-service",

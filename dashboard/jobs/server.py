@@ -18,6 +18,7 @@ from dashboard.jobs.fleet_plans import fleet_plans
 from dashboard.jobs.layer_plans import layer_plans
 from dashboard.jobs.operator_plans import operator_plans
 from dashboard.jobs.paper_figures import paper_figures
+from dashboard.jobs.post_training import post_training_plans
 from dashboard.jobs.questions import Questions
 from dashboard.jobs.run_plans import run_plans
 from dashboard.jobs.studies import Studies
@@ -47,6 +48,7 @@ class Server:
         self.layer_plans = layer_plans(self.workers.answers)
         self.run_plans = run_plans(self.workers.answers)
         self.fleet_plans = fleet_plans(self.workers.answers)
+        self.post_training_plans = post_training_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
         self.codesign_studies = codesign_studies(self.workers.answers)
         self.study_times = study_times(self.workers.answers)

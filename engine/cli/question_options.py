@@ -280,7 +280,7 @@ def _command_parameter(
     if field.choices:
         metavar = "|".join(map(str, field.choices))
     if is_file and not field.repeats:
-        metavar = "FILE" if field.kind is FieldKind.DOCUMENT else "NAME|FILE"
+        metavar = field.metavar or ("FILE" if field.kind is FieldKind.DOCUMENT else "NAME|FILE")
     elif field.repeats:
         metavar = metavar or "TEXT"
     elif field.is_list:

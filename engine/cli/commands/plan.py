@@ -12,6 +12,7 @@ from engine.cli.commands.plan_day import plan_service_day
 from engine.cli.commands.plan_elastic import elastic_app
 from engine.cli.commands.plan_fleet import plan_fleet_hours
 from engine.cli.commands.plan_operators import plan_operators
+from engine.cli.commands.plan_post_training import plan_reinforcement
 from engine.cli.commands.plan_run import plan_training
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write_line
@@ -28,19 +29,20 @@ if TYPE_CHECKING:
 __all__ = ["plan_app"]
 
 plan_app = typer.Typer(
-    help="Plans: a training run, a day of a service, a fleet, layers on devices, elastic training, operators.",
+    help="Plans: a training run, post-training, a day of a service, a fleet, layers, elastic training, operators.",
     no_args_is_help=True,
 )
 plan_app.add_typer(elastic_app, name="elastic")
 plan_app.command("operators")(plan_operators)
 plan_app.command("run")(plan_training)
+plan_app.command("post-training")(plan_reinforcement)
 plan_app.command("day")(plan_service_day)
 plan_app.command("fleet")(plan_fleet_hours)
 
 
 @plan_app.callback()
 def describe_plans() -> None:
-    """Plans: a training run, a day of a service, a fleet, layers on devices, elastic training, operators."""
+    """Plans: a training run, post-training, a day of a service, a fleet, layers, elastic training, operators."""
 
 
 def _parse_system(text: str) -> SystemShare:

@@ -268,6 +268,10 @@ COMES_BACK = {
         "a_factor_is_the_mean_of_the_results_and_no_other_engines",
     ),
     "pages/day/view 'day_hours'": ("engine/questions/test_doors_day", "the_day_as_csv_is_a_demand_again"),
+    "pages/post_training/view 'post_training_splits'": (
+        "engine/questions/test_doors_post_training",
+        "the_command_says_the_same",
+    ),
     "pages/plan_run/view 'plan_run_report'": (
         "engine/questions/test_doors_plan_run",
         "command_page_and_report_say_the_same",

@@ -37,6 +37,7 @@ LINKS: Mapping[str, Mapping[str, str]] = {
     "serving": {},
     "day": {"day_peak": "90", "day_most": "2", "day_reserved": "1.5", "day_engine": "vllm"},
     "fleet": {"fleet_example": "own", "fleet_own": folded(json.dumps(SMALL_FLEET)), "fleet_figures_of": "fastest"},
+    "post_training": {"post_training_procs": "16", "post_training_mode": "colocated", "post_training_cap": "2000"},
     "layerwise": {"layerwise_mode": "released"},
     "papers": {},
     "library": {"library_kind": "systems", "library_item": "a100_80g"},

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "plan_run": "plan run",
     "plan_day": "plan day",
     "plan_fleet": "plan fleet",
+    "plan_post_training": "plan post-training",
     "find_deployments": "inference",
     "size_service": "service",
     "compare_servers": "servers",
@@ -64,6 +65,7 @@ READ_OTHERWISE: Final = {
     "simulate_schedule": {"schedule", "order", "actions"},  # NAME|FILE; text forms print actions
     "simulate_execution": {"actions"},
     "simulate_distir": {"measurements"},  # --measured FILE
+    "plan_post_training": {"rollout", "training"},  # options of their own, such as --rollout-tp
     "import_launch": {"text", "name"},  # FILE
     "import_deployment": {"text", "name"},
     "compare_trace": {"text", "name"},  # FILE...

@@ -1,0 +1,88 @@
+"""Inputs of the Post-train page, which are part of the link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.link import state
+from dashboard.link.catalogue import list_model_titles, list_system_titles, name_or_first, named_model, named_system
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.post_training.link import ASKED_FIELDS, LENGTH_FIELDS, PAGE_NAME, ROLLOUT_FIELDS
+from dashboard.queries.serving import price_placeholder
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_whole
+from engine.questions.documents.post_training import PostTrainingQuestion, ResponseLengths, RolloutChoices
+
+__all__ = ["draw_inputs", "parse_inputs"]
+
+PAGE_DEFAULTS: Final[Mapping[str, Any]] = {"prompts": 64, "group": 32, "updates": 4}
+LENGTH_DEFAULTS: Final[Mapping[str, Any]] = {"mean": 1_000.0, "cap": 3_968}
+"""Values without a parameter: a step of 2,048 samples of at most 4,096 tokens, as in public recipes."""
+
+
+def parse_inputs() -> tuple[PostTrainingQuestion, Mapping[str, LinkField]]:
+    """Parse the link: the question, and all fields by name; fields of the rollout begin with "rollout_".
+
+    Model, system and GPUs start as the scenario's. Raises the errors of loading them, and `ValueError` for values that
+    do not go together.
+    """
+    asked = LinkReader(PostTrainingQuestion, PAGE_NAME)
+    lengths, rollout = LinkReader(ResponseLengths, PAGE_NAME), LinkReader(RolloutChoices, PAGE_NAME)
+    scenario = state.current_scenario()
+    titles, machines = list_model_titles(), list_system_titles()
+    model = str(asked.read("model", default=name_or_first(scenario.model.name, titles), options=titles))
+    system = str(asked.read("system", default=name_or_first(scenario.system.name, machines), options=machines))
+    asked.read("num_procs", default=scenario.num_procs)
+    for name in ASKED_FIELDS[3:]:
+        asked.read(name, default=PAGE_DEFAULTS.get(name))
+    for name in LENGTH_FIELDS:
+        lengths.read(name, default=LENGTH_DEFAULTS.get(name))
+    for name in ROLLOUT_FIELDS:
+        rollout.read(name)
+    # Staleness is of one mode only: another one forgets it.
+    has_staleness = asked.fields["mode"].value in ("any", "asynchronous")
+    question = asked.build(
+        model=named_model(model),
+        system=named_system(system),
+        response=lengths.build(),
+        rollout=rollout.build(),
+        **({} if has_staleness else {"staleness": None}),
+    )
+    own = {f"rollout_{name}": field for name, field in rollout.fields.items()}
+    return question, {**asked.fields, **lengths.fields, **own}
+
+
+def draw_inputs(fields: Mapping[str, LinkField]) -> None:
+    """Draw the inputs.
+
+    Args:
+        fields: of the page by name.
+    """
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        draw_choice(fields["method"], help="", width=96)
+        draw_choice(fields["model"], help="", width=210)
+        draw_whole(fields["num_procs"], width=96)
+        draw_choice(fields["system"], help="", width=210)
+        draw_whole(fields["prompts"], width=130)
+        draw_whole(fields["group"], width=160)
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        draw_whole(fields["prompt_tokens"], label="Prompt, tokens", width=124)
+        draw_decimal(fields["mean"], step=100.0, width=170)
+        draw_whole(fields["cap"], label="Longest response, tokens", width=180)
+        draw_decimal(fields["cv"], step=0.1, width=140)
+        draw_whole(fields["updates"], width=130)
+        draw_whole(fields["steps"], width=96)
+        with st.popover("More", icon=":material/tune:", help="Staleness, rollout engine, waiting, price."):
+            draw_decimal(fields["staleness"], step=1.0, placeholder="8")
+            draw_choice(fields["rollout_datatype"])
+            draw_decimal(fields["rollout_memory_share"], step=0.05, placeholder="0.6 shared, 0.8 split")
+            draw_whole(fields["rollout_max_sequences"])
+            draw_choice(fields["synchronisation"])
+            draw_decimal(fields["reward_s"], step=1.0)
+            draw_decimal(fields["tool_s"], step=1.0)
+            draw_decimal(
+                fields["price_usd_per_h"], step=0.5, placeholder=price_placeholder(str(fields["system"].value))
+            )
+    draw_segments(fields["mode"])

@@ -1,0 +1,1 @@
+"""Post-training: iterations of reinforcement learning, their rollouts, memory by phase and splits of GPUs."""

@@ -1,0 +1,184 @@
+"""One iteration of reinforcement learning in each mode: phases, the step, and the idle share of each pool of GPUs.
+
+    colocated, one after the other   T = k_r T_roll + T_reward + k_t (u T_upd + passes) + T_switch + T_0
+    one step off, two pools          T = max(k_r T_roll + T_reward, k_t T_train + T_0) + T_sync
+    asynchronous, staleness k        T = max(N / (X_roll / k_a), k_t T_train + T_0 + T_sync)
+
+with N samples per step. In flight and queued are at most (k + 1) N samples, which bounds the slots that can be busy.
+What every synchronisation computes again of interrupted samples is part of k_a.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from engine.post_training.constants import FrameworkTerms
+from engine.post_training.lengths import LengthLaw
+from engine.post_training.rollout import DecodeSteps, Makespan, makespan, rollout_rate
+from engine.post_training.synchronisation import GB
+from engine.post_training.training_side import TrainingTimes
+
+__all__ = ["MODES", "IterationPhase", "IterationStep", "IterationWork", "RolloutSide", "iteration_step"]
+
+MODES: Final = ("colocated", "one_step_off", "asynchronous")
+"""Ways to share GPUs between rollout and training."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationWork:
+    """Work of a step, the same in every mode.
+
+    `samples` of a step in groups of `group`, `prompt` tokens and a law of responses; `updates` optimizer steps and
+    `passes` forward passes of all samples; with a critic of the model's size, a further pass and as many updates;
+    `rounds` of rollout until enough groups are kept; `reward_s` after and `tool_s` within a rollout are waiting [s].
+    """
+
+    samples: int
+    group: int
+    prompt: float
+    law: LengthLaw
+    updates: int
+    passes: int
+    has_critic: bool = False
+    rounds: float = 1.0
+    reward_s: float = 0.0
+    tool_s: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RolloutSide:
+    """Rollout deployment: decode steps of a replica, replicas, and requests of each at once."""
+
+    steps: DecodeSteps
+    replicas: int
+    slots: int
+
+    def span(self, work: IterationWork) -> Makespan:
+        """Return the rollout of all samples, one round.
+
+        Args:
+            work: of the step.
+        """
+        return makespan(
+            self.steps,
+            work.law,
+            prompt=work.prompt,
+            samples=work.samples,
+            replicas=self.replicas,
+            slots=self.slots,
+            group=work.group,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IterationPhase:
+    """Phase of a step: `seconds` on `pool` (all, rollout or training)."""
+
+    name: str
+    seconds: float
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class IterationStep:
+    """Step in one mode: `seconds`, its phases, idle shares of both pools, and mean staleness of samples [steps]."""
+
+    mode: str
+    seconds: float
+    phases: tuple[IterationPhase, ...]
+    idle_rollout: float
+    idle_training: float
+    tail_ratio: float
+    staleness: float
+
+    def phase(self, name: str) -> float:
+        """Return the seconds of a phase; 0 where the step has none of the name.
+
+        Args:
+            name: of the phase.
+        """
+        return sum(each.seconds for each in self.phases if each.name == name)
+
+
+def iteration_step(
+    mode: str,
+    work: IterationWork,
+    rollout: RolloutSide,
+    training: TrainingTimes,
+    terms: FrameworkTerms,
+    *,
+    weight_bytes: float,
+    sync_s: float,
+    staleness: int = 1,
+) -> IterationStep:
+    """Return a step in one mode.
+
+    Args:
+        mode: one of `MODES`.
+        work: of the step.
+        rollout: deployment that generates.
+        training: times of an optimizer step.
+        terms: of the framework.
+        weight_bytes: of all weights [bytes], for the switches of a colocated step.
+        sync_s: synchronisation between pools [s].
+        staleness: steps that a sample may be old, in asynchronous mode.
+    """
+    f = terms.software
+    sides = 2.0 if work.has_critic else 1.0
+    passes_s = (
+        f * terms.training * work.updates * training.forward_s * (work.passes + (1.0 if work.has_critic else 0.0))
+    )
+    update_s = f * terms.training * work.updates * training.update_s * sides
+    fixed_s, sync_s = f * terms.fixed_s, f * sync_s
+    span = rollout.span(work)
+    waiting = work.rounds * (work.reward_s + work.tool_s)
+    rollout_s = f * terms.rollout * work.rounds * span.seconds
+    train_s = update_s + passes_s + fixed_s
+    inner = (
+        IterationPhase("log_probs", passes_s, "training"),
+        IterationPhase("update", update_s, "training"),
+        IterationPhase("other", fixed_s, "training"),
+    )
+    if mode == "colocated":
+        switch_s = f * terms.switch_s_per_gb * weight_bytes / GB
+        seconds = rollout_s + waiting + train_s + switch_s
+        phases = (
+            IterationPhase("rollout", rollout_s, "rollout"),
+            IterationPhase("reward", waiting, "rollout"),
+            *inner,
+            IterationPhase("switch", switch_s, "all"),
+        )
+        return IterationStep(mode, seconds, phases, 0.0, 0.0, span.tail_ratio, 0.0)
+    old = 1.0
+    if mode == "asynchronous":
+        in_flight = min(rollout.replicas * rollout.slots, (staleness + 1) * work.samples)
+        slots = max(in_flight // rollout.replicas, 1)
+        rate = rollout_rate(
+            rollout.steps,
+            work.law,
+            prompt=work.prompt,
+            replicas=min(rollout.replicas, in_flight),
+            slots=slots,
+            group=work.group,
+        )
+        # Tool calls hold slots: the rate falls with the share of its life that a sample waits.
+        decode_s = f * terms.asynchronous * in_flight / rate
+        rollout_s = f * terms.asynchronous * work.rounds * work.samples / rate * (1.0 + work.tool_s / decode_s)
+        waiting = 0.0
+        train_s += sync_s
+        seconds = max(rollout_s, train_s)
+        # The slower side decides: a slow trainer lets the queue fill up to the bound.
+        old = min(float(staleness), in_flight / work.samples) if rollout_s >= train_s else float(staleness)
+        busy = (rollout_s, train_s)
+    else:
+        seconds = max(rollout_s + waiting, train_s) + sync_s
+        busy = (rollout_s + sync_s, train_s + sync_s)
+    phases = (
+        IterationPhase("rollout", rollout_s, "rollout"),
+        IterationPhase("reward", waiting, "rollout"),
+        *inner,
+        IterationPhase("synchronisation", sync_s, "all"),
+    )
+    idle = tuple(max(0.0, 1.0 - each / seconds) for each in busy)
+    return IterationStep(mode, seconds, phases, idle[0], idle[1], span.tail_ratio, old)

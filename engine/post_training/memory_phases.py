@@ -1,0 +1,116 @@
+"""Memory of a GPU in every phase of a step, and of the host: the phase that binds decides whether a run fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.serving.memory import ServingMemoryUse
+from hardware import GIB, System
+
+__all__ = ["SLEEPING", "PhaseMemory", "memory_phases", "tightest_phase"]
+
+SLEEPING: Final = 2.0 * GIB
+"""Memory of a GPU that a sleeping rollout engine keeps: context and captured graphs [bytes]. Source: 1 to 3 GB in
+issue 15254 of vllm-project/vllm and the vLLM blog on sleep mode; middle, stated by us."""
+BUCKET: Final = 0.5 * GIB
+"""Bucket of weights in a synchronisation [bytes]. Source: verl's `update_weights_bucket_megabytes`, 512 by default."""
+STATES: Final = 12.0
+"""Bytes per parameter of the optimizer: master weights and two moments in 32 bits. Source: a count."""
+WIDE: Final = 2.0
+"""Bytes of a weight of 16 bits. Source: a count."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseMemory:
+    """Needs of one GPU in a phase, its capacity, and the parts of the needs by name [bytes]."""
+
+    phase: str
+    needs: float
+    has: float
+    parts: Mapping[str, float]
+
+    @property
+    def is_over(self) -> bool:
+        """True if the phase does not fit."""
+        return self.needs > self.has
+
+
+def memory_phases(
+    row: Mapping[str, Any],
+    deployment: ServingMemoryUse,
+    system: System,
+    *,
+    parameters: float,
+    memory_share: float,
+    is_colocated: bool,
+) -> tuple[PhaseMemory, ...]:
+    """Return the memory of every phase.
+
+    In a colocated step the optimizer and its gradients move to the host during the rollout, and the engine sleeps with
+    its weights on the host during training; a split step has neither.
+
+    Args:
+        row: fields and statistics of the execution that trains.
+        deployment: memory of the rollout [1], with as many requests as decode at once.
+        system: that both run on.
+        parameters: of the model.
+        memory_share: share of the memory that the rollout engine may use.
+        is_colocated: whether both sides share GPUs.
+    """
+    capacity = system.mem1.capacity_gib * GIB
+    shards = float(row["num_procs"])
+    sleeping = SLEEPING if is_colocated else 0.0
+    own = {
+        "weights": float(row["weight_space"]),
+        "gradients": float(row["weight_grad_space"]),
+        "optimizer": float(row["optimizer_space"]),
+        "logits": float(row["logit_space"]),
+        "temporaries": float(row["temporary_space"]),
+        "reserve": float(row["reserve_space"]),
+    }
+    total = float(row["proc_mem_tier1_cap_req"])
+    update = {**own, "activations": max(total - sum(own.values()), 0.0), "sleeping engine": sleeping}
+    # A forward pass keeps nothing for a backward: a block's activations, weights and logits.
+    forward = {
+        "weights": own["weights"],
+        "activations": float(row["block_act_storage_space"]),
+        "logits": own["logits"],
+        "temporaries": own["temporaries"],
+        "reserve": own["reserve"],
+        "gradients and optimizer": 0.0 if is_colocated else own["gradients"] + own["optimizer"],
+        "sleeping engine": sleeping,
+    }
+    engine_weights = float(deployment.weights[0])
+    rollout = {
+        "weights": engine_weights,
+        "cache": float(deployment.kv_cache[0]),
+        "activations": float(deployment.activations[0]),
+    }
+    allowed = memory_share * capacity - (float(deployment.reserve[0]) - (1.0 - memory_share) * capacity)
+    phases = [PhaseMemory("update", sum(update.values()), capacity, update)]
+    phases.append(PhaseMemory("log_probs", sum(forward.values()), capacity, forward))
+    buckets = 2.0 * BUCKET
+    if is_colocated:
+        sync = {"weights": own["weights"], "engine weights": engine_weights, "buckets": buckets}
+        sync["sleeping engine"] = sleeping
+        phases.append(PhaseMemory("synchronisation", sum(sync.values()), capacity, sync))
+        # Level 1 keeps the engine's weights on the host; gradients are dropped, the optimizer moves.
+        host = {"engine weights": engine_weights, "optimizer": STATES * parameters / shards}
+        host["weights"] = WIDE * parameters / shards
+        phases.append(PhaseMemory("host", sum(host.values()), system.mem2.capacity_gib * GIB, host))
+    else:
+        sync = {**own, "buckets": buckets}
+        phases.append(PhaseMemory("synchronisation", sum(sync.values()), capacity, sync))
+    phases.append(PhaseMemory("rollout", sum(rollout.values()), max(allowed, 0.0), rollout))
+    return tuple(phases)
+
+
+def tightest_phase(phases: tuple[PhaseMemory, ...]) -> PhaseMemory:
+    """Return the phase with the largest share of its memory in use.
+
+    Args:
+        phases: of a step.
+    """
+    return max(phases, key=lambda each: each.needs / each.has if each.has > 0 else float("inf"))

@@ -1,0 +1,166 @@
+"""Reinforcement learning through Python, the command and JSON: the same figures, and a sentence for what cannot be."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from dashboard.words.numbers import plain
+from engine.questions import VERBS, answer
+from tests.dashboard.page_runs import figure, html, page_alone
+
+MODEL, SYSTEM = "llama-3.1-8B", "h100_80g_sxm"
+QUESTION: dict[str, Any] = {
+    "format": "shardscape-post-training/1",
+    "model": MODEL,
+    "system": SYSTEM,
+    "num_procs": 16,
+    "prompts": 64,
+    "group": 32,
+    "prompt_tokens": 130,
+    "response": {"mean": 1060.0, "cap": 3966, "cv": 1.0},
+    "updates": 4,
+    "price_usd_per_h": 3.0,
+}
+OPTIONS = ("--procs", 16, "--prompts", 64, "--group", 32, "--prompt", 130, "--response", "1060:3966", "--updates", 4)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    Draft202012Validator(VERBS["plan_post_training"].question_schema()).validate(QUESTION)
+    found = json.loads(json.dumps(answer("plan_post_training", QUESTION)))
+    Draft202012Validator(VERBS["plan_post_training"].answer_schema()).validate(found)
+    return dict(found)
+
+
+def test_figures_follow_from_the_step(found: dict[str, Any]) -> None:
+    assert [each["mode"] for each in found["best"]] == sorted(
+        (each["mode"] for each in found["best"]),
+        key=lambda mode: next(each["step_s"]["value"] for each in found["best"] if each["mode"] == mode),
+    )
+    for each in found["best"]:
+        step = each["step_s"]
+        assert step["low"] < step["value"] < step["high"]
+        assert each["tokens_per_s_per_gpu"] == pytest.approx(2048 * (130 + 1060) / step["value"] / 16, rel=1e-3)
+        assert each["days"]["value"] == pytest.approx(500 * step["value"] / 86_400)
+        assert each["usd"]["value"] == pytest.approx(each["days"]["value"] * 24 * 16 * 3.0)
+        assert all(row["gib"] <= row["has"] for row in each["memory"])
+        curve = [row["step_s"] for row in found["curve"] if row["mode"] == each["mode"] and row["step_s"] is not None]
+        assert step["value"] == min(curve)
+    shared = next(each for each in found["best"] if each["mode"] == "colocated")
+    assert sum(row["seconds"]["value"] for row in shared["phases"]) == pytest.approx(shared["step_s"]["value"])
+    # A measured run of this very question is the nearest, and within the interval.
+    nearest = next(row for row in found["nearest"] if row["mode"] == "colocated")
+    assert nearest["model"] == "LLAMA3.1_8B"
+    assert shared["step_s"]["low"] <= nearest["step_s"] <= shared["step_s"]["high"]
+
+
+def test_the_command_says_the_same(found: dict[str, Any], shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = shardscape("plan", "post-training", MODEL, SYSTEM, *OPTIONS, "--price", 3, "--json")
+    assert code == 0
+    assert json.loads(out) == found
+    code, out, _ = shardscape("plan", "post-training", MODEL, SYSTEM, *OPTIONS, "--price", 3, "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert {float(row["step_s"]) for row in rows} == {row["step_s"] for row in found["curve"]}
+    code, out, _ = shardscape("plan", "post-training", MODEL, SYSTEM, *OPTIONS, "--split", "8:8")
+    assert code == 0
+    assert "Nearest measured runs" in out
+    assert found["basis"] in out
+    assert "8:8" in out
+
+
+def test_a_step_of_ones_own_is_met_and_narrows_the_interval(found: dict[str, Any]) -> None:
+    own = {**QUESTION, "mode": "one_step_off", "split": [8, 8], "measured_step_s": 123.0}
+    best = answer("plan_post_training", own)["best"][0]
+    assert best["step_s"]["value"] == pytest.approx(123.0)
+    published = next(each for each in found["best"] if each["mode"] == "one_step_off")
+    widths = [each["step_s"]["high"] / each["step_s"]["low"] for each in (best, published)]
+    assert widths[0] < widths[1]
+
+
+def test_sizes_say_where_modes_cross() -> None:
+    asked = {**QUESTION, "num_procs": 32, "sizes": True}
+    rows = answer("plan_post_training", asked)
+    assert [row["num_procs"] for row in rows["sizes"]] == [8, 16, 32, 64]
+    assert rows["crossing"].endswith(".")
+    times = [row["colocated_s"] for row in rows["sizes"] if row["colocated_s"]]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"group": 0}, "group"),
+        ({"response": {"mean": 4000.0, "cap": 3000}}, "at most 3,000"),
+        ({"response": {"mean": 400.0}}, "needs mean and cap, or lengths"),
+        ({"response": {"mean": 400.0, "cap": 4_000_000}}, "has positions for"),
+        ({"updates": 3}, "must divide the 2,048 samples"),
+        ({"split": [4, 12]}, "whole nodes of 8 GPUs"),
+        ({"split": [8, 16]}, "it must have all 16"),
+        ({"split": [8, 8], "mode": "colocated"}, "colocated shares all GPUs"),
+        ({"staleness": 4, "mode": "colocated"}, "`staleness` is for asynchronous mode"),
+        ({"pack_to": 1000}, "`pack_to` is 1,000"),
+        ({"pass_rate": 0.5}, "`pass_rate` is for DAPO"),
+        ({"pass_rate": 1.0, "method": "dapo"}, "at least 0.001"),
+        ({"steps": 10**12}, "steps"),
+        ({"measured_step_s": 30.0}, "needs the `mode`"),
+        ({"release": "9.9"}, "no release '9.9'"),
+        ({"training": {"train_datatype": "float5"}}, "does not compute in 'float5'"),
+        ({"response": {"mean": float("nan"), "cap": 10}}, "mean"),
+        ({"prompts": -1}, "prompts"),
+    ],
+)
+def test_a_question_that_cannot_be_is_one_sentence(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)) as problem:
+        answer("plan_post_training", {**QUESTION, **more})
+    assert str(problem.value).endswith(".")
+    assert "\n" not in str(problem.value)
+
+
+def test_what_does_not_fit_says_why_and_ends_with_one(shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    few = answer("plan_post_training", {**QUESTION, "model": "llama-3.1-405B", "num_procs": 8, "mode": "one_step_off"})
+    assert few["mode"] is None
+    assert few["reasons"]["one_step_off"].endswith(".")
+    options = ("--procs", 8, "--prompts", 64, "--response", "1060:3966", "--mode", "colocated")
+    code, out, _ = shardscape("plan", "post-training", "llama-3.1-405B", SYSTEM, *options)
+    assert code == 1
+    assert "Colocated: No execution trains on 8 GPUs with 2 GiB" in out
+    silent = answer("plan_post_training", {**QUESTION, "system": "b200_180g_sxm", "price_usd_per_h": None})
+    assert silent["best"][0]["usd"] is None
+
+
+def test_the_page_has_the_same_figures(found: dict[str, Any]) -> None:
+    app = page_alone("post_training")
+    link = {
+        "model": MODEL,
+        "system": SYSTEM,
+        "procs": "16",
+        "prompt": "130",
+        "mean": "1060",
+        "cap": "3966",
+        "price": "3",
+    }
+    app.session_state["_url"] = {f"post_training_{name}": value for name, value in link.items()}
+    app.run()
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    best = found["best"][0]
+    text = " ".join(re.sub(r"<[^>]+>", " ", html(app)).split())
+    assert f"Step {plain(best['step_s']['value'])} s" in text
+    assert f"{best['gpus_train']:,} GPUs train, {best['gpus_rollout']:,} generate" in text
+    assert found["basis"] in text
+    assert len(figure(app, "post_training_curve")["data"]) >= 3
+    phases = next(each.value for each in app.dataframe if "Phase" in each.value and "Colocated" in each.value)
+    assert list(phases["Phase"])[-1] == "Step"
+    app.session_state["_url"] = {**app.session_state["_url"], "post_training_cap": "900"}
+    app.run()
+    assert not app.exception
+    assert "must be above 0 and at most 900" in " ".join(each.value for each in app.error)
