@@ -48,7 +48,12 @@ def navigation() -> Any:
 def draw(page: Page) -> None:
     """Parse the link and draw a page."""
     view = page.view()
-    needed = [needed_exploration.require_exploration()] if page.needs is Needs.EXPLORATION else []
+    needed: list[Any] = []
+    if page.needs is Needs.EXPLORATION:
+        found = needed_exploration.require_exploration()
+        if isinstance(found, needed_exploration.PendingExploration) and not page.answers_first:
+            found = needed_exploration.wait_above_page(found)
+        needed = [found]
     view.render(view.parse(*needed))
 
 
@@ -72,6 +77,8 @@ def open_page(static: Path, page: Any) -> Above:
     st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
     scenario = parse_shared().scenario
+    if entry.needs is Needs.EXPLORATION:
+        needed_exploration.begin_ahead(scenario, parse_figures(), state.watcher())
     with st.container(key="unseen"):
         st.html(_behaviour_script(), unsafe_allow_javascript=True)
         st.html(page_head(entry.title) + marked_in_navigation(entry.title, list(sections()).index(entry.group)))

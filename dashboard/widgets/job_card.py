@@ -50,21 +50,25 @@ def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked
     return answer
 
 
-def watch(job: Job, watcher: str, mark: str = "") -> None:
-    """Draws the card of a job again and again until it has ended; the page runs again then.
+def watch(job: Job, watcher: str, mark: str = "", until: Callable[[], bool] | None = None) -> None:
+    """Draws the card of a job that a page found unfinished, again and again until it has ended; the page runs again
+    then, also if it ended after the page had looked.
 
-    watcher: session that looks. mark: distinguishes several jobs of a kind on a page.
+    watcher: session that looks. mark: distinguishes several jobs of a kind on a page. until: whether there is something
+    else to show earlier, for which the page runs again too.
     """
-    if job.ended:
+    if job.state == "done":
+        st.rerun()
+    elif job.ended:
         job_card(job, watcher, mark)
     else:
-        poll = min(SLOWEST_POLL, POLL * (1 + job.board.position(job) / 2))
-        st.fragment(_until_ended, run_every=poll)(job, watcher, mark)
+        poll = POLL if until is not None else min(SLOWEST_POLL, POLL * (1 + job.board.position(job) / 2))
+        st.fragment(_until_ended, run_every=poll)(job, watcher, mark, until)
 
 
-def _until_ended(job: Job, watcher: str, mark: str) -> None:
+def _until_ended(job: Job, watcher: str, mark: str, until: Callable[[], bool] | None) -> None:
     job.board.look(job, watcher)
-    if job.ended:
+    if job.ended or (until is not None and until()):
         st.rerun()
     job_card(job, watcher, mark)
 

@@ -176,17 +176,21 @@ def _count_feasible(scenario: Scenario) -> int:
     return sum(cost_model.bound_search(space, numbers).feasible(space) for numbers in parts)
 
 
-def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
+def executions_above(scenario: Scenario, least: float, cancel: Cancel | None = None) -> pd.DataFrame:
     """Return every execution of at least a throughput [id, sample_rate], fastest first; equal ones in the order of
     enumeration.
 
     Args:
         scenario: the scenario to search.
         least: throughput [samples/s].
+        cancel: a function or event that asks to stop.
+
+    Raises `engine.ExplorationCancelled` on `cancel`.
     """
-    space, search = scenario.space, _Above(scenario.space, least)
+    space, search, watch = scenario.space, _Above(scenario.space, least), Watch(scenario.space.total, None, cancel)
     cost_model = cost_model_of(space)
     for numbers in slabs(space, work_sizes().points_searched if cost_model.searches_by_bounds else None):
+        watch.tell(0, 0)
         if cost_model.searches_by_bounds:
             search.look_over(cost_model.bound_search(space, numbers), space, counted=False)
         else:

@@ -1,6 +1,6 @@
 """Recommends an execution: the simplest that is as fast as the best within the error, with memory to spare."""
 
-from engine.recommendation.contenders import Contender
+from engine.recommendation.contenders import Contender, Searched, TooManyFoundError
 from engine.recommendation.fits import (
     FIT_NEEDS,
     OUT_OF_MEMORY,
@@ -29,8 +29,10 @@ __all__ = [
     "FiguresOf",
     "FitBounds",
     "Recommendation",
+    "Searched",
     "ShownExecution",
     "Terms",
+    "TooManyFoundError",
     "add_fits",
     "choose_shown",
     "describe_fit",

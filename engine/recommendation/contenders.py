@@ -15,10 +15,11 @@ from engine.executions.arrays import Flags
 from engine.executions.codes import OFFLOADS
 from engine.exploration.proven_optimum import best_of, executions_above
 from engine.exploration.result import Exploration
+from engine.exploration.run import Cancel
 from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
 
-__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought", "has_offloading"]
+__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought", "TooManyFoundError", "has_offloading"]
 
 MEMORY: Final = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 FIGURES: Final = ("sample_rate", "total_time", *MEMORY)
@@ -103,21 +104,40 @@ class Explored:
         return found
 
 
+class TooManyFoundError(ValueError):
+    """A search finds more executions than may be evaluated at once."""
+
+
 class Searched:
     """Executions of a scenario, by a search that proves all others slower."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, cancel: Cancel | None = None, most: int | None = None) -> None:
+        """Args:
+        scenario: to be searched.
+        cancel: a function or event that asks to stop.
+        most: executions that may be evaluated at once; any number if None.
+
+        Raises `engine.ExplorationCancelled` on `cancel`.
+        """
         self.scenario = scenario
-        self.best_rate: float | None = best_of(scenario).get("sample_rate")
+        self._cancel, self._most = cancel, most
+        self.optimum = best_of(scenario, cancel=cancel)
+        self.best_rate: float | None = self.optimum.get("sample_rate")
 
     def find(self, sought: Sought) -> pd.DataFrame:
         """Returns executions, see `Explored.find`.
 
         Args:
             sought: which.
+
+        Raises `TooManyFoundError`, and `engine.ExplorationCancelled` on request.
         """
         space = self.scenario.space
-        ids = executions_above(self.scenario, sought.rate)["id"].to_numpy()
+        ids = executions_above(self.scenario, sought.rate, self._cancel)["id"].to_numpy()
+        if self._most is not None and len(ids) > self._most:
+            raise TooManyFoundError(
+                f"{len(ids):,} executions are as fast; at most {self._most:,} are evaluated at once."
+            )
         if sought.plain and len(ids):
             ids = ids[~has_offloading(space.fields(ids))]
         found = self.scenario.evaluate(space.table(ids))

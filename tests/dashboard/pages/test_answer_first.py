@@ -1,0 +1,153 @@
+"""A changed question: the proven best stands before the map, and only the last question is worked on and shown."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.jobs.explorations import ExplorationJob
+from dashboard.link.scenario_parameters import read_scenario
+from dashboard.pages.explore import view
+from dashboard.widgets import needed_exploration
+from dashboard.words.numbers import format_value
+from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
+from engine.recommendation import recommend
+from tests.dashboard.page_runs import ROOT, html
+from tests.dashboard.server import Place, own_server
+
+SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "8", "batch": "24", "type": "float16"}
+LIMITS = "weight_offload:off;activations_offload:off;data_par_overlap:on"
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with own_server(None) as made:
+        yield made
+
+
+class Gate:
+    """Stands in for exploring: waits until a scenario may go on or its job is stopped."""
+
+    def __init__(self) -> None:
+        self.open: set[str] = set()
+        self.stopped: list[str] = []
+        self.begun: dict[str, threading.Event] = {}
+        self._changed = threading.Event()
+
+    def __call__(self, scenario: Scenario, *, cancel: Callable[[], bool], **more: Any) -> Exploration:
+        self.begun.setdefault(scenario.key, threading.Event()).set()
+        while scenario.key not in self.open:
+            if cancel():
+                self.stopped.append(scenario.key)
+                raise ExplorationCancelled
+            self._changed.wait(0.005)
+        return explore_scenario(scenario, cancel=cancel, **more)
+
+
+def linked(**parameters: str) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    return asked(app, **parameters)
+
+
+def asked(app: AppTest, **parameters: str) -> AppTest:
+    for name, value in {**SMALL, "limits": LIMITS, **parameters}.items():
+        app.query_params[name] = value
+    return app
+
+
+def ran(app: AppTest) -> AppTest:
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def scenario_at(**parameters: str) -> Scenario:
+    return read_scenario({**SMALL, "limits": LIMITS, **parameters}).scenario
+
+
+@pytest.mark.parametrize("choice", ["recommended", "fastest"])
+def test_the_proven_best_stands_before_the_map_and_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    order: list[Any] = []
+    answered = threading.Event()
+    draw_answer, draw_map = view.draw_answer, view.map_part
+    batch = {"recommended": "24", "fastest": "40"}[choice]
+
+    def explore(scenario: Scenario, **more: Any) -> Exploration:
+        assert answered.wait(30)
+        return explore_scenario(scenario, **more)
+
+    def answer(strip: Any, scenario: Scenario, shown: Any, fastest: float) -> None:
+        draw_answer(strip, scenario, shown, fastest)
+        order.append((shown.figures_of, shown.id))
+        answered.set()
+
+    def map_part(exploration: Exploration, drawn: Any) -> None:
+        draw_map(exploration, drawn)
+        order.append("map")
+
+    place.explorations.explore = explore
+    monkeypatch.setattr(view, "draw_answer", answer)
+    monkeypatch.setattr(view, "map_part", map_part)
+    app = ran(linked(batch=batch, figures=choice))
+    found = recommend(scenario_at(batch=batch))
+    expected = found.execution if choice == "recommended" else found.fastest
+    assert expected is not None
+    assert order == [(choice, order[0][1]), "map"]
+    rate = format_value("sample_rate", expected["sample_rate"])
+    text = html(app)
+    assert text.count('class="ss-strip') == 1
+    assert f'aria-label="Throughput {rate}' in text
+    assert "being counted" not in text
+    if choice == "recommended":
+        assert order[0][1] == expected["id"]
+
+
+def test_a_question_changed_twice_ends_at_the_last_and_frees_the_turn_of_the_others(place: Place) -> None:
+    gate = Gate()
+    place.explorations.explore = gate
+    place.server.board.patience = 0.0
+    scenarios = [scenario_at(batch=batch) for batch in ("16", "32", "48")]
+    app = ran(linked(batch="16"))
+    assert gate.begun.setdefault(scenarios[0].key, threading.Event()).wait(30)
+    for batch in ("32", "48"):
+        ran(asked(app, batch=batch))
+    last = place.explorations.find(scenarios[2].key)
+    assert isinstance(last, ExplorationJob)
+    assert [place.explorations.find(each.key) for each in scenarios[:2]] == [None, None]
+    gate.open.add(last.key)
+    assert last.wait(30)
+    assert set(gate.stopped) == set(gate.begun) - {last.key}
+    assert scenarios[0].key in gate.stopped
+    ran(app)
+    assert last.exploration is not None
+    assert f'aria-label="Feasible {last.exploration.feasible:,}' in html(app)
+    gate.open.add(scenarios[0].key)  # a return to the first question asks for it again
+    ran(asked(app, batch="16"))
+    first = place.explorations.find(scenarios[0].key)
+    assert first is not None
+    assert first.wait(30)
+    assert first.state == "done"
+
+
+def test_an_exploration_that_ends_after_the_page_has_looked_is_drawn(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    place.explorations.explore = gate
+    place.server.board.patience = 0.0
+    watch = needed_exploration.watch
+
+    def late(job: Any, *more: Any, **named: Any) -> None:
+        gate.open.add(job.key)
+        assert job.wait(30)
+        watch(job, *more, **named)
+
+    monkeypatch.setattr(needed_exploration, "watch", late)
+    app = ran(linked(batch="56"))
+    assert f'aria-label="Feasible {explore_scenario(scenario_at(batch="56")).feasible:,}' in html(app)
