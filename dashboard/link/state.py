@@ -48,7 +48,7 @@ __all__ = [
     "watcher",
 ]
 
-_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own", "figures")
+_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own", "figures", "tokens")
 """Parameters that every page carries on."""
 _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"

@@ -24,6 +24,7 @@ _WORDS: Final = {
     "id": "execution",
     "own": "your execution",
     "figures": "figures of",
+    "tokens": "tokens to train",
 }
 WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
 """Every parameter that some page reads -> its description: the common ones, and the ones registered by `learn`."""

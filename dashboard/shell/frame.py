@@ -94,8 +94,9 @@ def open_page(static: Path, page: Any) -> Above:
             )
     if page_links.exists("guide"):
         search.opener(scenario)
-    figures = parse_figures() if entry.has_figures_choice else None
-    place = sentence.show(scenario, figures) if entry.about_scenario else None
+    place = None
+    if entry.about_scenario:
+        place = sentence.show(scenario, parse_figures(), has_choice=entry.has_figures_choice)
     remarks = st.empty()
     told = _show_problems(remarks, ())
     warned = tuple(explorations().warnings)

@@ -16,6 +16,7 @@ from dashboard.queries.economics import (
 )
 from dashboard.widgets.figures import doubts_markup
 from dashboard.widgets.window import is_narrow
+from dashboard.words.amounts import format_tokens
 from dashboard.words.numbers import ABSENT, counted, days, format_value, percent, share_of
 from engine import Scenario
 from engine.columns import by_name
@@ -31,17 +32,18 @@ _ABOVE = 3
 """Figures above the map in a narrow window: one row of them."""
 
 
-def execution_tile_names(scenario: Scenario) -> tuple[str, ...]:
-    """Returns the labels of the figures of an execution."""
-    return ("Throughput", mfu_label(scenario), "Step time", "1 T tokens take", "HBM per GPU")
+def execution_tile_names(scenario: Scenario, tokens: float) -> tuple[str, ...]:
+    """Returns the labels of the figures of an execution. tokens: of the training run."""
+    return ("Throughput", mfu_label(scenario), "Step time", f"{format_tokens(tokens)} take", "HBM per GPU")
 
 
-def answer_tiles(scenario: Scenario, shown: ShownExecution, tied: int = 0) -> list[Tile]:
+def answer_tiles(scenario: Scenario, shown: ShownExecution, tokens: float, tied: int = 0) -> list[Tile]:
     """Returns the headline figures of an execution.
 
     Args:
         scenario: of the execution.
         shown: the execution.
+        tokens: of the training run.
         tied: number of executions of exactly its throughput, including it; 0 if not known.
     """
     best = shown.execution
@@ -49,7 +51,8 @@ def answer_tiles(scenario: Scenario, shown: ShownExecution, tied: int = 0) -> li
     peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
-    throughput, mfu, step, tokens, hbm = execution_tile_names(scenario)
+    throughput, mfu, step, run, hbm = execution_tile_names(scenario, tokens)
+    times = tokens / 1e12
     return [
         Tile(
             throughput,
@@ -73,10 +76,10 @@ def answer_tiles(scenario: Scenario, shown: ShownExecution, tied: int = 0) -> li
             formula=by_name("total_time").description,
         ),
         Tile(
-            tokens,
-            days(days_for(scenario, rate)),
-            f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}",
-            formula="10¹² ÷ (throughput · sequence length), without failures; cost at the middle of the prices "
+            run,
+            days(days_for(scenario, rate, tokens)),
+            f"{told(scenario, 'usd', rate, times)} · {told(scenario, 'energy', rate, times)}",
+            formula="tokens ÷ (throughput · sequence length), without failures; cost at the middle of the prices "
             "recorded for the system, energy at its design power.",
         ),
         Tile(
@@ -127,7 +130,7 @@ def draw_tiles(
     return marked[first:]
 
 
-def draw_answer(slot: AnswerSlot, scenario: Scenario, shown: ShownExecution, fastest: float) -> None:
+def draw_answer(slot: AnswerSlot, scenario: Scenario, shown: ShownExecution, fastest: float, tokens: float) -> None:
     """Draws the answer while the space is still explored: figures of the execution, and room for those of the space.
 
     Args:
@@ -135,9 +138,10 @@ def draw_answer(slot: AnswerSlot, scenario: Scenario, shown: ShownExecution, fas
         scenario: of the execution.
         shown: the execution.
         fastest: throughput of the fastest [samples/s].
+        tokens: of the training run.
     """
     waiting = [Tile(name, ABSENT, "being counted") for name in NAMES_OF_SPACE]
-    draw_tiles(slot, scenario, shown, fastest, answer_tiles(scenario, shown), waiting)
+    draw_tiles(slot, scenario, shown, fastest, answer_tiles(scenario, shown, tokens), waiting)
 
 
 def _name_shown(shown: ShownExecution, fastest: float) -> str:

@@ -207,4 +207,9 @@ def require_exploration() -> Exploration | PendingExploration:
 def wait_above_page(pending: PendingExploration) -> Exploration:
     """Return an exploration once it is there. Shows its answer and its progress above the page, which stops without."""
     slot = AnswerSlot(st.container())
-    return wait_for_exploration(pending, lambda shown, fastest: draw_answer(slot, pending.scenario, shown, fastest))
+    tokens = pending.figures.tokens_to_train
+
+    def draw(shown: ShownExecution, fastest: float) -> None:
+        draw_answer(slot, pending.scenario, shown, fastest, tokens)
+
+    return wait_for_exploration(pending, draw)

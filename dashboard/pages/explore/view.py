@@ -91,6 +91,7 @@ def draw_headline(
     exploration: Exploration,
     shown: ShownExecution,
     fastest: float,
+    tokens: float,
     ties: int,
     where: Where = (),
     left: int = 0,
@@ -103,6 +104,7 @@ def draw_headline(
         exploration: of the space.
         shown: the execution.
         fastest: throughput of the fastest [samples/s].
+        tokens: of the training run.
         ties: number of executions with exactly that, including it.
         where: conditions met by `shown` and the counted executions.
         left: number of executions that meet them.
@@ -146,16 +148,16 @@ def draw_headline(
         ),
     ]
     return draw_tiles(
-        slot, scenario, shown, fastest, answer_tiles(scenario, shown, ties if is_fastest else 0), of_space
+        slot, scenario, shown, fastest, answer_tiles(scenario, shown, tokens, ties if is_fastest else 0), of_space
     )
 
 
-def _draw_waiting(slot: AnswerSlot, exploration: Exploration, where: Where, left: int) -> list[Tile]:
+def _draw_waiting(slot: AnswerSlot, exploration: Exploration, tokens: float, where: Where, left: int) -> list[Tile]:
     """Draw the headline while the recommendation is worked out; see `draw_headline`."""
     scenario = exploration.scenario
     feasible, as_good = NAMES_OF_SPACE
     number = left if where else exploration.feasible
-    tiles = [Tile(name, ABSENT, error="\u00a0") for name in execution_tile_names(scenario)]
+    tiles = [Tile(name, ABSENT, error="\u00a0") for name in execution_tile_names(scenario, tokens)]
     tiles += [Tile("Meet the filters" if where else feasible, count(number)), Tile(as_good, ABSENT)]
     first = _ABOVE if is_narrow() else len(tiles)
     slot.html(figure_strip(tiles[:first], WORKING))
@@ -200,7 +202,7 @@ def _await_exploration(awaited: AwaitedView, strip: AnswerSlot) -> ExploreView:
 
     def draw(shown: ShownExecution, fastest: float) -> None:
         if is_answered:
-            draw_answer(strip, scenario, shown, fastest)
+            draw_answer(strip, scenario, shown, fastest, awaited.pending.figures.tokens_to_train)
 
     return _parse_whole(wait_for_exploration(awaited.pending, draw))
 
@@ -211,6 +213,7 @@ def _draw_explored(exploration: Exploration, asked: ExploreView, strip: AnswerSl
     drawn = stage()
     whole = drawn is Stage.WHOLE
     filters, axes, metric, others = asked.filters, asked.axes, asked.metric, asked.others
+    tokens = asked.figures.tokens_to_train
     where = where_of(filters)
     if axes.of_datatypes and not others:  # just chosen
         st.rerun()
@@ -235,7 +238,9 @@ def _draw_explored(exploration: Exploration, asked: ExploreView, strip: AnswerSl
             relaxations(exploration, filters)
         return
     view = view_of(asked, drawn, chosen)
-    rest = [] if whole else _draw_strip(strip, exploration, chosen, where, number, whole=False)  # keeps the page still
+    rest = (
+        [] if whole else _draw_strip(strip, exploration, chosen, tokens, where, number, whole=False)
+    )  # keeps the page still
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
@@ -243,7 +248,7 @@ def _draw_explored(exploration: Exploration, asked: ExploreView, strip: AnswerSl
     if whole:  # after the map, which the user waits for
         if chosen.is_pending:
             view = replace(view, chosen=choose_shown_execution(exploration, asked, patience_s()))
-        rest = _draw_strip(strip, exploration, view.chosen, where, number)
+        rest = _draw_strip(strip, exploration, view.chosen, tokens, where, number)
     if rest:
         left.html(figure_strip(rest, marks=False))
     with right:
@@ -271,6 +276,7 @@ def _draw_strip(
     slot: AnswerSlot,
     exploration: Exploration,
     chosen: ChosenExecution,
+    tokens: float,
     where: Where = (),
     number: int = 0,
     *,
@@ -282,14 +288,16 @@ def _draw_strip(
     """
     with slot.place:
         if chosen.is_pending:
-            return _draw_waiting(slot, exploration, where, number)
+            return _draw_waiting(slot, exploration, tokens, where, number)
         if chosen.shown is not None and where:
             rates = best_rates(exploration, where)
             tie = plainest(exploration, exploration.key, rates.id, "sample_rate", where)
-            return draw_headline(slot, exploration, chosen.shown, rates.rate, tie.number, where, number, rates.cells)
+            return draw_headline(
+                slot, exploration, chosen.shown, rates.rate, tokens, tie.number, where, number, rates.cells
+            )
         best = exploration.reductions.best()
         if chosen.shown is not None and best is not None:
-            return draw_headline(slot, exploration, chosen.shown, float(best[1]), ties_of_best(exploration))
+            return draw_headline(slot, exploration, chosen.shown, float(best[1]), tokens, ties_of_best(exploration))
         st.warning(_NOTHING_FITS, icon=":material/block:")
         if whole:
             _offer_ways(exploration)

@@ -82,8 +82,8 @@ def test_the_proven_best_stands_before_the_map_and_stays(
         assert answered.wait(30)
         return explore_scenario(scenario, **more)
 
-    def answer(strip: Any, scenario: Scenario, shown: Any, fastest: float) -> None:
-        draw_answer(strip, scenario, shown, fastest)
+    def answer(strip: Any, scenario: Scenario, shown: Any, *more: float) -> None:
+        draw_answer(strip, scenario, shown, *more)
         order.append((shown.figures_of, shown.id))
         answered.set()
 
