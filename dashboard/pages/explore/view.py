@@ -176,7 +176,7 @@ def _parse_whole(exploration: Exploration) -> ExploreView:
 
 def render(view: ExplorePageView) -> None:
     """Draws the page."""
-    examples.cards(view.scenario)
+    examples.draw_examples(view.scenario)
     shown = view.shown
     if isinstance(shown, AwaitedView):
         _draw_overview(FragmentView(shown, lambda: shown))
