@@ -57,4 +57,5 @@ def parse_figures() -> FiguresView:
     text = state.url_value("recommended_headroom", "", _NUMBER)
     terms = reader.build(headroom=float(text) / 100.0 if text else None)
     question = FiguresQuestion(**terms.model_dump(), figures_of=choice.fields["figures"].value)
-    return FiguresView(question, choice.fields["figures"], *reader.fields.values(), choice.fields["tokens"])
+    offload, unmeasured = (reader.fields[name] for name in ("offload", "unmeasured"))
+    return FiguresView(question, choice.fields["figures"], offload, unmeasured, choice.fields["tokens"])
