@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import streamlit as st
 
@@ -16,7 +17,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.waiting import progress_words
 
-__all__ = ["found_soon", "job_card", "job_words", "watch"]
+__all__ = ["found_soon", "job_card", "job_words", "rerun_after_end", "watch"]
 
 Asked = TypeVar("Asked", bound=Job)
 Found = TypeVar("Found")
@@ -28,6 +29,8 @@ SHOW: Final = 1.0
 """Time from which a job in parts, whose parts are shown already, reports its progress [s]."""
 _OTHERS: Final = "_job_of_others"
 """Key of what was stopped in vain."""
+_RERUN_FOR: Final = "_jobs_rerun_for"
+"""Key of the ended jobs after which this session has run the page again."""
 
 
 def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked], Found]) -> Found | None:
@@ -51,24 +54,37 @@ def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked
 
 
 def watch(job: Job, watcher: str, mark: str = "", until: Callable[[], bool] | None = None) -> None:
-    """Draws the card of a job that a page found unfinished, again and again until it has ended; the page runs again
-    then, also if it ended after the page had looked.
+    """Draws the card of a job again and again until it has ended; the page runs again then.
+
+    A job may end after the page missed its result and before this looks at it: the page runs again then, too.
 
     watcher: session that looks. mark: distinguishes several jobs of a kind on a page. until: whether there is something
     else to show earlier, for which the page runs again too.
     """
-    if job.state == "done":
-        st.rerun()
-    elif job.ended:
+    if job.ended:
+        rerun_after_end(job)
         job_card(job, watcher, mark)
     else:
         poll = POLL if until is not None else min(SLOWEST_POLL, POLL * (1 + job.board.position(job) / 2))
         st.fragment(_until_ended, run_every=poll)(job, watcher, mark, until)
 
 
+def rerun_after_end(job: Job) -> None:
+    """Run the page again, once in a session each time that a job has ended.
+
+    What the page read before may lack what the job found in the meantime.
+    """
+    known = st.session_state.setdefault(_RERUN_FOR, WeakKeyDictionary())
+    if known.get(job) != job.started:
+        known[job] = job.started
+        st.rerun()
+
+
 def _until_ended(job: Job, watcher: str, mark: str, until: Callable[[], bool] | None) -> None:
     job.board.look(job, watcher)
-    if job.ended or (until is not None and until()):
+    if job.ended:
+        rerun_after_end(job)
+    elif until is not None and until():
         st.rerun()
     job_card(job, watcher, mark)
 

@@ -29,7 +29,7 @@ from dashboard.queries.design_phrases import phrases
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.clicks import was_clicked
-from dashboard.widgets.job_card import watch
+from dashboard.widgets.job_card import rerun_after_end, watch
 from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
@@ -176,6 +176,8 @@ def _draw_run(view: CodesignView, study: Study, expected: Estimate) -> None:
         watch(job, watcher)
         st.fragment(_until_more, run_every=LOOK_AGAIN)(job, 0 if there is None else len(there.rows))
         return
+    if isinstance(job, CodesignJob):
+        rerun_after_end(job)  # its last points may be newer than those that the page has read
     longest = shared.settings.longest_seconds
     if (expected.seconds if expected.timed else expected.seconds_low) > longest:
         told = f"It takes longer than the {longest:,.0f} s that this server allows for a search."
