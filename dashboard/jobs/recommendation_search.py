@@ -19,15 +19,26 @@ MOST_EVALUATED: Final = 200_000
 
 
 def search_recommendation(
-    task: Task, scenario: Scenario, terms: RecommendationTermsQuestion, contenders: int
+    task: Task,
+    scenario: Scenario,
+    terms: RecommendationTermsQuestion,
+    contenders: int,
+    most: int = MOST_EVALUATED,
 ) -> tuple[Recommendation, int | None] | None:
     """Return the recommended execution of a space that need not be explored, and the id of the fastest, of equal ones
     the simplest; None if too many executions are about as fast.
 
+    Args:
+        task: connection to the caller.
+        scenario: whose space is searched.
+        terms: of the recommendation.
+        contenders: number of the best with their reasons.
+        most: executions that may be evaluated at once.
+
     Raises `engine.ExplorationCancelled` soon after a request to stop.
     """
     try:
-        searched = Searched(scenario, cancel=task.stops, most=MOST_EVALUATED)
+        searched = Searched(scenario, cancel=task.stops, most=most)
         found = find_recommendation(searched, terms, contenders=contenders)
     except TooManyFoundError:
         return None

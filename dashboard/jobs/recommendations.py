@@ -38,7 +38,7 @@ MOST_OF_ONE: Final = 2
 
 
 class RecommendationJob(Job):
-    """One search on its way. However it ends, those who wait for its recommendation learn it."""
+    """One search on its way; its end, of any kind, ends the wait for its recommendation."""
 
     def __init__(
         self, kind: JobKind, scenario: Scenario, terms: RecommendationTermsQuestion, future: Future[Advice]
@@ -59,7 +59,7 @@ class RecommendationJob(Job):
         return False
 
     def end(self, state: State, problem: str = "") -> None:
-        """Ends it, and the wait of those who hoped for its recommendation."""
+        """Ends it, and the wait for its recommendation."""
         super().end(state, problem)
         if not self._future.done():
             self._future.set_exception(UnfinishedSearchError(problem))

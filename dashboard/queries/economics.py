@@ -117,7 +117,7 @@ def told(scenario: Scenario, name: str, sample_rate: float, times: float = 1.0) 
 
 def derived_quantity(scenario: Scenario, name: str, sample_rate: float, times: float = 1.0) -> Quantity:
     """Returns a figure that follows from a throughput [samples/s] as number and unit; a dash where the system has no
-    price or power. times: as of `told`."""
+    price or power. times: multiplies it, such as for a number of tokens."""
     known = economics.derived_of(scenario).get(name)
     if known is None:
         return Quantity(ABSENT)

@@ -90,10 +90,10 @@ def begin_advice(
 
 
 def expect_advice(scenario: Scenario, terms: RecommendationTermsQuestion) -> Future[Advice] | None:
-    """Announce that a job is about to search a space for the recommendation; all sessions wait for that one.
+    """Announce that a job is about to search a space for the recommendation; all sessions share it.
 
     terms: of the recommendation. Returns the future that the job has to end: with the recommendation, or with an
-    `UnfinishedSearchError`, whatever happens; None if the recommendation is known or already on its way.
+    `UnfinishedSearchError`; None if the recommendation is known or already on its way.
     """
     key = _key_of(scenario, terms, (), CONTENDERS)
     with _lock:

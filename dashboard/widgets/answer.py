@@ -131,7 +131,7 @@ def draw_tiles(
 
 
 def draw_answer(slot: AnswerSlot, scenario: Scenario, shown: ShownExecution, fastest: float, tokens: float) -> None:
-    """Draws the answer while the space is still explored: figures of the execution, and room for those of the space.
+    """Draws the answer while the space is still explored: figures of the execution, and room for figures of the space.
 
     Args:
         slot: where it is drawn.

@@ -63,8 +63,8 @@ class PendingExploration(NamedTuple):
 
 
 def begin_exploration(scenario: Scenario, figures: FiguresView, watcher: str) -> Exploration | PendingExploration:
-    """Return the exploration of the scenario that a session looks at, or what to wait for; stop the page if there is
-    none to come.
+    """Return the exploration of the scenario that a session looks at, or a pending one; stop the page with the
+    reason without.
 
     The search for its recommendation begins too, and what the session looked at before is given up.
     """
@@ -126,7 +126,7 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
 
 
 def _request(scenario: Scenario, watcher: str, *, looks: bool = False) -> ExplorationJob:
-    """Return the job of a scenario; stop the page with the reason if there is none.
+    """Return the job of a scenario; stop the page with the reason without one.
 
     looks: the session looks at this scenario, and no longer at the one before.
     """
@@ -144,7 +144,7 @@ def _request(scenario: Scenario, watcher: str, *, looks: bool = False) -> Explor
 
 
 def _take(job: ExplorationJob, scenario: Scenario, watcher: str) -> Exploration:
-    """Return the exploration of an ended job; stop the page with the reason if there is none."""
+    """Return the exploration of an ended job; stop the page with the reason without one."""
     if not job.shown:
         turns.after_others()
         job.shown = True
@@ -199,8 +199,7 @@ def _explain_empty_space(scenario: Scenario) -> None:
 
 
 def require_exploration() -> Exploration | PendingExploration:
-    """Returns the exploration of the current scenario, or what to wait for; stops the page with the reason if there is
-    none to come."""
+    """Returns the exploration of the current scenario, or a pending one; stops the page with the reason without."""
     return begin_exploration(parse_shared().scenario, parse_figures(), watcher())
 
 

@@ -23,7 +23,7 @@ __all__ = ["AwaitedView", "ExplorePageView", "ExploreView", "parse_awaited", "pa
 
 @dataclass(frozen=True, slots=True)
 class AwaitedView:
-    """What the page shows of a scenario whose exploration is on its way."""
+    """Content of the page while the exploration of its scenario is on its way."""
 
     pending: PendingExploration
     is_answered: bool
@@ -57,7 +57,7 @@ class ExploreView:
 
 @dataclass(frozen=True, slots=True)
 class ExplorePageView:
-    """What the page shows: the explored space, or its answer until it is explored."""
+    """Content of the page: the explored space, or its answer before."""
 
     shown: ExploreView | AwaitedView
 

@@ -74,7 +74,7 @@ _LEAST_MAP: Final = 300
 _ROW: Final = 38
 """Height of a row of the map [px]."""
 _AXIS: Final = 56
-"""Height of what is below the rows [px]."""
+"""Height of the axis below the rows [px]."""
 _CLICKED: Final = "_explore_clicked"
 """Session key: a cell was clicked since panels were last read ahead."""
 

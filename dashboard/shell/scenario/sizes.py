@@ -39,7 +39,7 @@ Edit = Callable[[Scenario], Scenario]
 
 
 def apply_change(make: Edit) -> None:
-    """Apply a change of the scenario; a refusal is told in a toast. For callbacks of widgets."""
+    """Apply a change of the scenario; a toast says why it is refused. For callbacks of widgets."""
 
     def changed(now: Scenario) -> Scenario:
         made = make(now)
