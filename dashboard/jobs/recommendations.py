@@ -31,6 +31,9 @@ __all__ = ["RecommendationJob", "Recommendations"]
 
 AT_ONCE: Final = 2
 """Searches at once: one must not wait for a long one."""
+SEARCHED_FIRST: Final = 1_000_000
+"""Executions of a space from which on a search is much quicker than an exploration; for fewer both take some tenths of
+a second, and would only slow each other down where cores are few."""
 MOST_KEPT: Final = 64
 """Ended searches that are remembered; their results are kept elsewhere."""
 MOST_OF_ONE: Final = 2
@@ -68,8 +71,12 @@ class RecommendationJob(Job):
 class Recommendations:
     """Searches for the recommendations of spaces."""
 
-    def __init__(self, board: JobBoard | None = None, worker: Worker | None = None) -> None:
-        """board, worker: where its jobs are and are done; without, a board of its own, and this process."""
+    def __init__(
+        self, board: JobBoard | None = None, worker: Worker | None = None, *, least: int = SEARCHED_FIRST
+    ) -> None:
+        """board, worker: where its jobs are and are done; without, a board of its own, and this process. least:
+        executions of a space from which on it is searched while it is explored."""
+        self.least = least
         self.board = board or JobBoard()
         self.kind = JobKind(
             name="recommendation",
@@ -79,6 +86,21 @@ class Recommendations:
             most_kept=MOST_KEPT,
             workers={"": worker or Worker(apart=False)},
         )
+
+    def comes_first(self, scenario: Scenario) -> bool:
+        """Return whether a space is searched while it is explored, and not after that."""
+        return scenario.space.total >= self.least
+
+    def follow(
+        self,
+        scenario: Scenario,
+        terms: RecommendationTermsQuestion,
+        watcher: str,
+        here: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Record what a session looks at; its search for another scenario is given up if no other session waits for
+        it. here: whether a session is still connected."""
+        self.board.follow(self.kind, _key_of(scenario, terms), watcher, here)
 
     def begin(
         self,
@@ -92,9 +114,8 @@ class Recommendations:
 
         here: whether a session is still connected.
         """
-        key = _key_of(scenario, terms)
-        self.board.follow(self.kind, key, watcher, here)
-        job = self.board.find(self.kind, key)
+        self.follow(scenario, terms, watcher, here)
+        job = self.board.find(self.kind, _key_of(scenario, terms))
         if isinstance(job, RecommendationJob):
             if not job.ended:
                 self.board.look(job, watcher)

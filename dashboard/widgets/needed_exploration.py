@@ -69,8 +69,7 @@ def begin_exploration(scenario: Scenario, figures: FiguresView, watcher: str) ->
     The search for its recommendation begins too, and what the session looked at before is given up.
     """
     job = _request(scenario, watcher, looks=True)
-    if not job.ended or (job.exploration is not None and job.exploration.total > 0):
-        server().recommendations.begin(scenario, figures.question, watcher, is_open)
+    _begin_search(job, scenario, figures, watcher)
     if not job.ended:
         return PendingExploration(scenario, figures, watcher)
     return _take(job, scenario, watcher)
@@ -82,8 +81,16 @@ def begin_ahead(scenario: Scenario, figures: FiguresView, watcher: str) -> None:
     if scenario.framework == ANY or not model_refusal(scenario):
         with suppress(BoardFull):
             job = explorations().look_at(scenario, watcher, is_open)
-            if not job.ended:
-                server().recommendations.begin(scenario, figures.question, watcher, is_open)
+            _begin_search(job, scenario, figures, watcher)
+
+
+def _begin_search(job: ExplorationJob, scenario: Scenario, figures: FiguresView, watcher: str) -> None:
+    """Begin to search for the recommendation, unless a small space is explored first or there is nothing to find."""
+    searches = server().recommendations
+    if searches.comes_first(scenario) if not job.ended else job.exploration is not None and job.exploration.total > 0:
+        searches.begin(scenario, figures.question, watcher, is_open)
+    else:
+        searches.follow(scenario, figures.question, watcher, is_open)
 
 
 def wait_for_exploration(
@@ -108,6 +115,7 @@ def wait_for_exploration(
             if is_over:
                 break
             give_way()
+    _begin_search(job, pending.scenario, pending.figures, pending.watcher)
     if not job.ended:
         watch(job, pending.watcher, until=None if is_answered else lambda: pending.answer() is not None)
         st.stop()
