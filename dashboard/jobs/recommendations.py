@@ -32,8 +32,8 @@ __all__ = ["RecommendationJob", "Recommendations"]
 AT_ONCE: Final = 2
 """Searches at once: one must not wait for a long one."""
 SEARCHED_FIRST: Final = 1_000_000
-"""Executions of a space from which on a search is much quicker than an exploration; for fewer both take some tenths of
-a second, and would only slow each other down where cores are few."""
+"""Executions of a space from which on a search is much quicker than an exploration and reading its rows; for fewer all
+take some tenths of a second, and would only slow each other down where cores are few."""
 MOST_KEPT: Final = 64
 """Ended searches that are remembered; their results are kept elsewhere."""
 MOST_OF_ONE: Final = 2
@@ -87,8 +87,8 @@ class Recommendations:
             workers={"": worker or Worker(apart=False)},
         )
 
-    def comes_first(self, scenario: Scenario) -> bool:
-        """Return whether a space is searched while it is explored, and not after that."""
+    def is_worthwhile(self, scenario: Scenario) -> bool:
+        """Return whether to search a space while it is explored; of a small one the rows answer as soon."""
         return scenario.space.total >= self.least
 
     def follow(

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import streamlit as st
 
-from dashboard.compat.session import give_way
+from dashboard.compat.session import give_way, in_browser
 from dashboard.jobs.board import BoardFull
 from dashboard.jobs.explorations import ExplorationJob
 from dashboard.jobs.server import explorations, server
@@ -43,6 +43,8 @@ __all__ = [
     "wait_for_exploration",
 ]
 
+_WITH_ANSWER: Final = 5.0
+"""Time that a page waits for the map below its answer before it shows progress in place of the map before [s]."""
 _GLANCE: Final = 0.02
 """Interval between looks at the search and the exploration while a page waits for both [s]."""
 
@@ -85,9 +87,9 @@ def begin_ahead(scenario: Scenario, figures: FiguresView, watcher: str) -> None:
 
 
 def _begin_search(job: ExplorationJob, scenario: Scenario, figures: FiguresView, watcher: str) -> None:
-    """Begin to search for the recommendation, unless a small space is explored first or there is nothing to find."""
+    """Begin to search a large space for the recommendation; of a small one the rows answer sooner."""
     searches = server().recommendations
-    if searches.comes_first(scenario) if not job.ended else job.exploration is not None and job.exploration.total > 0:
+    if searches.is_worthwhile(scenario) and not (job.ended and job.exploration is None):
         searches.begin(scenario, figures.question, watcher, is_open)
     else:
         searches.follow(scenario, figures.question, watcher, is_open)
@@ -108,14 +110,15 @@ def wait_for_exploration(
     with turns.aside():
         while True:
             # The order matters: an answer that comes with the end of the exploration is still shown before the map.
-            is_over = job.wait(_GLANCE) or time.monotonic() > latest
+            job.wait(_GLANCE)
             if not is_answered and (found := pending.answer()) is not None:
                 draw_answer(*found)
                 is_answered = True
-            if is_over:
+                if in_browser() and server().board.patience > 0:
+                    latest = time.monotonic() + _WITH_ANSWER
+            if job.ended or time.monotonic() > latest:
                 break
             give_way()
-    _begin_search(job, pending.scenario, pending.figures, pending.watcher)
     if not job.ended:
         watch(job, pending.watcher, until=None if is_answered else lambda: pending.answer() is not None)
         st.stop()
