@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-__all__ = ["in_browser", "run_again", "went_back"]
+__all__ = ["give_way", "in_browser", "run_again", "went_back"]
 
 
 def went_back() -> bool:
@@ -24,6 +24,14 @@ def went_back() -> bool:
 def in_browser() -> bool:
     """Returns whether a browser draws the page: a test or a program that reads pages opens no WebSocket."""
     return "Sec-Websocket-Key" in st.context.headers
+
+
+def give_way() -> None:
+    """End this run of the page here if the browser has asked for another one meanwhile, such as by a click.
+
+    Streamlit does so whenever a page reads its session's state; a page that waits calls it again and again.
+    """
+    _ = "_give_way" in st.session_state
 
 
 def run_again(parts: Sequence[str]) -> None:

@@ -26,6 +26,8 @@ __all__ = ["BoardFull", "JobBoard"]
 LOG: Final = logging.getLogger("shardscape.jobs")
 PATIENCE: Final = 0.4
 """Longest wait of a lane for a kind that it gives way to [s]."""
+MOST_SESSIONS: Final = 4_096
+"""Sessions whose latest question is remembered."""
 
 
 class BoardFull(Exception):  # noqa: N818 - reads as a sentence where it is raised
@@ -60,6 +62,8 @@ class JobBoard:
         self._changed = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[tuple[JobKind, str], Job] = OrderedDict()
         self._lanes: dict[tuple[JobKind, str], _Lane] = {}
+        self._questions: dict[JobKind, OrderedDict[str, str]] = {}
+        """Key of the job that each session looks at, by kind, for `follow`."""
         self._closed = False
 
     def post(self, job: Job, watcher: str = "") -> Job:
@@ -110,13 +114,28 @@ class JobBoard:
             if job.ended:
                 return False
             job.left.add(watcher)
-            since = time.monotonic() - job.kind.recent
-            others = {who: at for who, at in job.watched.items() if who != watcher and at > since and here(who)}
-            if others:
-                job.watched = others
+            if self._has_others(job, watcher, here):
                 return False
             self._leave(job, "cancelled")
             return True
+
+    def follow(self, kind: JobKind, key: str, watcher: str, here: Callable[[str], bool] = lambda _: True) -> None:
+        """Record the question of a kind that a session looks at now, and give up its unfinished job of the question
+        before if no other session watches it. A return to that question requests it again.
+
+        key: of the job that answers the question. here: as of `cancel`.
+        """
+        with self._changed:
+            questions = self._questions.setdefault(kind, OrderedDict())
+            before = questions.pop(watcher, key)
+            questions[watcher] = key
+            while len(questions) > MOST_SESSIONS:
+                questions.popitem(last=False)
+            earlier = self._jobs.get((kind, before))
+            if before == key or earlier is None or earlier.ended or watcher not in earlier.watched:
+                return
+            if not self._has_others(earlier, watcher, here):
+                self._give_up(earlier)
 
     def resume(self, job: Job, watcher: str = "") -> None:
         """Continue a stopped job with its missing parts."""
@@ -177,6 +196,15 @@ class JobBoard:
                 self._lanes.pop(where, None)
             for key in [key for key in self._jobs if key[0] in kinds]:
                 del self._jobs[key]
+
+    @staticmethod
+    def _has_others(job: Job, watcher: str, here: Callable[[str], bool]) -> bool:
+        """Return True if other sessions watch an unfinished job, which then no longer counts this one."""
+        since = time.monotonic() - job.kind.recent
+        others = {who: at for who, at in job.watched.items() if who != watcher and at > since and here(who)}
+        if others:
+            job.watched = others
+        return bool(others)
 
     def _met(self, job: Job, watcher: str) -> bool:
         """Return True if the request joins the present job, which then notes the watcher."""

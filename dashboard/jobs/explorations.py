@@ -150,6 +150,15 @@ class Explorations:
         assert isinstance(job, ExplorationJob)
         return job
 
+    def look_at(self, scenario: Scenario, watcher: str, here: Callable[[str], bool] = lambda _: True) -> ExplorationJob:
+        """Returns the job of the scenario that a session looks at now, as `request`; its unfinished exploration of the
+        scenario before is given up if no other session waits for it.
+
+        here: whether a session is still connected. Raises `BoardFull`.
+        """
+        self.board.follow(self.kind, scenario.key, watcher, here)
+        return self.request(scenario, watcher)
+
     def find(self, key: str) -> ExplorationJob | None:
         """Return the job of a scenario by its key, or None."""
         job = self.board.find(self.kind, key)

@@ -20,6 +20,7 @@ from dashboard.jobs.operator_plans import operator_plans
 from dashboard.jobs.paper_figures import paper_figures
 from dashboard.jobs.post_training import post_training_plans
 from dashboard.jobs.questions import Questions
+from dashboard.jobs.recommendations import Recommendations
 from dashboard.jobs.run_plans import run_plans
 from dashboard.jobs.studies import Studies
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
@@ -42,6 +43,7 @@ class Server:
         self.workers.start()
         self.board = JobBoard(settings.patience)
         self.explorations = Explorations(settings, self.board, self.workers)
+        self.recommendations = Recommendations(self.board, self.workers.answers)
         self.unstored_statistics = UnstoredStatistics(self.board, self.workers.answers)
         self.questions = Questions(self.board, self.workers.answers)
         self.studies = Studies(self.board, self.workers.answers, self.questions.kind)

@@ -1,4 +1,4 @@
-"""Choice in the link of the execution whose figures all pages show, and the terms of the recommendation."""
+"""Choice in the link of the execution whose figures all pages show, terms of the recommendation, tokens to train."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from engine.questions.documents.explorations import FiguresQuestion, Recommendat
 from engine.questions.fields import Asked
 from engine.questions.verb import Document
 from engine.recommendation.shown import FIGURES_OF, FiguresOf
+from models.documents import Number
 
 __all__ = ["PARAMETER", "FiguresLink", "FiguresView", "parse_figures"]
 
@@ -21,9 +22,10 @@ _NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
 
 
 class FiguresLink(Document):
-    """Parameter that all pages share."""
+    """Parameters that all pages share."""
 
     figures: Annotated[FiguresOf, Asked("Figures of", words=FIGURES_OF)] = "recommended"
+    tokens: Annotated[float, Number(1e-3, 9_999_999), Asked("Tokens to train, bn")] = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,25 @@ class FiguresView:
     """Recommended or fastest."""
     offload: LinkField
     unmeasured: LinkField
+    tokens: LinkField
+    """Tokens of the training run [1e9 tokens]."""
+
+    @property
+    def tokens_to_train(self) -> float:
+        """Tokens of the training run."""
+        return float(self.tokens.value) * 1e9
 
 
 def parse_figures() -> FiguresView:
     """Parse the choice, and the terms of the recommendation."""
     choice = LinkReader(FiguresLink, "")
     choice.read("figures")
+    choice.read("tokens")
     reader = LinkReader(RecommendationTermsQuestion, "recommended")
     for name in ("offload", "unmeasured"):
         reader.read(name)
     text = state.url_value("recommended_headroom", "", _NUMBER)
     terms = reader.build(headroom=float(text) / 100.0 if text else None)
     question = FiguresQuestion(**terms.model_dump(), figures_of=choice.fields["figures"].value)
-    return FiguresView(question, choice.fields["figures"], *reader.fields.values())
+    offload, unmeasured = (reader.fields[name] for name in ("offload", "unmeasured"))
+    return FiguresView(question, choice.fields["figures"], offload, unmeasured, choice.fields["tokens"])

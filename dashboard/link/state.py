@@ -51,7 +51,7 @@ __all__ = [
 
 OWN_RUN: Final = ("run", "run_from", "run_measured", "run_measured_as")
 """Parameters of a person's own run, which stays when the scenario changes; see `dashboard.link.own_run`."""
-_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own", "figures", *OWN_RUN)
+_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own", "figures", "tokens", *OWN_RUN)
 """Parameters that every page carries on."""
 _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"

@@ -28,6 +28,7 @@ _WORDS: Final = {
     "run_from": "framework of your run",
     "run_measured": "your measurement",
     "run_measured_as": "unit of your measurement",
+    "tokens": "tokens to train",
 }
 WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
 """Every parameter that some page reads -> its description: the common ones, and the ones registered by `learn`."""

@@ -44,7 +44,8 @@ class View(Protocol):
     def parse(self, *needed: Any) -> Any:
         """Reads the page's part of the link, once per run, into a frozen dataclass.
 
-        needed: the exploration, if the page needs one. Invalid parts of the link are reported above the page.
+        needed: the exploration, if the page needs one; what to wait for, if it answers first. Invalid parts of the
+        link are reported above the page.
         """
 
     def render(self, view: Any) -> None:
@@ -88,6 +89,9 @@ class Page:
     help: str
     """Purpose of the page, in one sentence."""
     needs: Needs
+    answers_first: bool = False
+    """True if the page, which needs an exploration, draws its answer before the space is explored: its `parse` then
+    takes a `PendingExploration` too."""
     parameters: Mapping[str, str]
     """Name of each link parameter of the page -> its label in sentences."""
     has_figures_choice: bool = False

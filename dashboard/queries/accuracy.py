@@ -53,7 +53,9 @@ __all__ = [
     "within",
 ]
 
-_TIMES: Final = ("Step time", "1 T tokens take")
+_TIMES: Final = ("Step time",)
+_RUNS: Final = "tokens take"
+"""End of the labels of the time of a training run."""
 _RATES: Final = ("Best throughput", "Throughput", *(by_name(name).short for name in MFU_OF.values()))
 _MEMORY: Final = ("HBM", "HBM per GPU", "HBM needed", "Host memory")
 _MEMORY_OF: Final = {"proc_mem_tier1_cap_req": "HBM", "proc_mem_tier2_cap_req": "Host memory"}
@@ -118,7 +120,7 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
     for tile in tiles:
         known = (
             time
-            if tile.label in _TIMES
+            if tile.label in _TIMES or tile.label.endswith(_RUNS)
             else rate
             if tile.label in _RATES
             else counted | _memory_marks(scenario, execution, tile.label)

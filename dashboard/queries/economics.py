@@ -106,19 +106,22 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
     return {metric.key: metric for metric in order_metrics(found, scenario)}
 
 
-def told(scenario: Scenario, name: str, sample_rate: float) -> str:
+def told(scenario: Scenario, name: str, sample_rate: float, times: float = 1.0) -> str:
     """Returns a figure that follows from a throughput [samples/s], with its unit; a dash where the system has no price
-    or power."""
-    return str(derived_quantity(scenario, name, sample_rate))
+    or power.
+
+    times: how often it counts, such as the cost of 1 T tokens for another number of them.
+    """
+    return str(derived_quantity(scenario, name, sample_rate, times))
 
 
-def derived_quantity(scenario: Scenario, name: str, sample_rate: float) -> Quantity:
+def derived_quantity(scenario: Scenario, name: str, sample_rate: float, times: float = 1.0) -> Quantity:
     """Returns a figure that follows from a throughput [samples/s] as number and unit; a dash where the system has no
-    price or power."""
+    price or power. times: multiplies it, such as for a number of tokens."""
     known = economics.derived_of(scenario).get(name)
     if known is None:
         return Quantity(ABSENT)
-    return quantity(known.column, float(known.of(np.array(sample_rate))))
+    return quantity(known.column, times * float(known.of(np.array(sample_rate))))
 
 
 def unstored_metrics(scenario: Scenario) -> dict[str, Metric]:

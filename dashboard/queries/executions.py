@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dashboard.compat.caches import remembered
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.columns import fields_of, statistics_of
 from engine.exploration.result import first_row
 from engine.launch.standing import SAME_RATE
@@ -20,11 +20,12 @@ __all__ = ["Faster", "evaluated", "faster_than", "several"]
 
 
 @remembered(entries=512)
-def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
-    """Returns one execution with all its statistics. key: of the exploration."""
-    row = first_row(_exploration.evaluate_ids([execution]))
+def evaluated(_subject: Exploration | Scenario, key: str, execution: int) -> dict[str, Any]:
+    """Returns one execution of an exploration or of a scenario with its id and all its statistics. key: of either."""
+    scenario = _subject if isinstance(_subject, Scenario) else _subject.scenario
+    row = {"id": execution} | first_row(scenario.evaluate(scenario.space.table([execution])))
     if row["reason"] in OUT_OF_MEMORY:
-        row |= _unbounded_statistics(_exploration, row)
+        row |= _unbounded_statistics(scenario, row)
     return row
 
 
@@ -54,9 +55,9 @@ def several(exploration: Exploration, executions: Sequence[int]) -> dict[int, Ma
     return {int(row["id"]): {str(name): value for name, value in row.items()} for row in rows}
 
 
-def _unbounded_statistics(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, float]:
+def _unbounded_statistics(scenario: Scenario, row: Mapping[Any, Any]) -> dict[str, float]:
     """The statistics that an execution would have if memory were no limit, to show by how much it does not fit."""
-    scenario = replace(exploration.scenario, system=without_capacity(exploration.scenario.system))
+    scenario = replace(scenario, system=without_capacity(scenario.system))
     fields = pd.DataFrame([{column.name: row[column.name] for column in fields_of(scenario.cost_model)}])
     found = scenario.evaluate(fields).iloc[0]
     return {column.name: float(found[column.name]) for column in statistics_of(scenario.cost_model)}

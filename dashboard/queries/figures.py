@@ -12,9 +12,16 @@ from typing import Any, Final, NamedTuple
 
 from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, in_cell
-from dashboard.queries.recommendation import CONTENDERS, Advice, begin_advice, known_advice
+from dashboard.queries.recommendation import (
+    CONTENDERS,
+    Advice,
+    UnfinishedSearchError,
+    begin_advice,
+    expected_advice,
+    known_advice,
+)
 from dashboard.queries.tie_breaking import best_of
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.questions.documents.explorations import FiguresQuestion
 from engine.recommendation import ShownExecution, choose_shown
 
@@ -22,6 +29,7 @@ __all__ = [
     "WORKING",
     "ChosenExecution",
     "begin_choosing",
+    "choose_before_exploring",
     "choose_execution",
     "choose_in_cell",
     "is_ready",
@@ -84,6 +92,24 @@ def choose_execution(
             return ChosenExecution(None, True)
         own = found.execution
     return _chosen(exploration, asked, own, fastest or (lambda: best_of(exploration)))
+
+
+def choose_before_exploring(scenario: Scenario, asked: FiguresQuestion) -> tuple[ChosenExecution, float] | None:
+    """Returns the execution whose figures are shown, and the throughput of the fastest [samples/s], as soon as a search
+    of the space knows them; None before.
+
+    Args:
+        scenario: whose space need not be explored yet.
+        asked: as of `choose_execution`.
+    """
+    found = expected_advice(scenario, asked)
+    if found is None or found.plainest is None or found.fastest is None:
+        return None
+    own = found.execution if asked.figures_of == "recommended" else None
+    recommended = None if own is None else evaluated(scenario, scenario.key, int(own["id"]))
+    fastest = None if recommended is not None else evaluated(scenario, scenario.key, found.plainest)
+    shown = choose_shown(asked.figures_of, recommended, fastest)
+    return ChosenExecution(shown, False), float(found.fastest["sample_rate"])
 
 
 def choose_in_cell(
@@ -175,8 +201,12 @@ def wait_for_advice(
     """
     if patience_s == 0.0:
         return known_advice(exploration, asked, where, contenders)
-    begun: Future[Advice] = begin_advice(exploration, asked, where, contenders)
-    try:
-        return begun.result(patience_s)
-    except NotYetError:
-        return None
+    for _ in range(2):  # a search that was given up is followed by a reading of the rows
+        begun: Future[Advice] = begin_advice(exploration, asked, where, contenders)
+        try:
+            return begun.result(patience_s)
+        except NotYetError:
+            return None
+        except UnfinishedSearchError:
+            continue
+    return None

@@ -28,7 +28,7 @@ from dashboard.widgets import needed_exploration, window
 from dashboard.widgets.clicks import forget_unanswered
 from dashboard.widgets.own_run import draw_own_run
 from dashboard.words.markdown import literal
-from engine import Scenario
+from engine import Exploration, Scenario
 
 __all__ = ["close_page", "draw", "navigation", "open_page"]
 
@@ -50,10 +50,16 @@ def navigation() -> Any:
 def draw(page: Page) -> None:
     """Parse the link and draw a page."""
     view = page.view()
-    needed = [needed_exploration.require_exploration()] if page.needs is Needs.EXPLORATION else []
+    needed: list[Any] = []
+    if page.needs is Needs.EXPLORATION:
+        found = needed_exploration.require_exploration()
+        if isinstance(found, needed_exploration.PendingExploration) and not page.answers_first:
+            found = needed_exploration.wait_above_page(found)
+        needed = [found]
     asked = view.parse(*needed)
     if page.about_scenario:
-        draw_own_run(parse_own_run(), parse_shared().scenario, next(iter(needed), None))
+        explored = next((each for each in needed if isinstance(each, Exploration)), None)
+        draw_own_run(parse_own_run(), parse_shared().scenario, explored)
     view.render(asked)
 
 
@@ -77,6 +83,8 @@ def open_page(static: Path, page: Any) -> Above:
     st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
     scenario = parse_shared().scenario
+    if entry.needs is Needs.EXPLORATION:
+        needed_exploration.begin_ahead(scenario, parse_figures(), state.watcher())
     with st.container(key="unseen"):
         st.html(_behaviour_script(), unsafe_allow_javascript=True)
         st.html(page_head(entry.title) + marked_in_navigation(entry.title, list(sections()).index(entry.group)))
@@ -92,8 +100,9 @@ def open_page(static: Path, page: Any) -> Above:
             )
     if page_links.exists("guide"):
         search.opener(scenario)
-    figures = parse_figures() if entry.has_figures_choice else None
-    place = sentence.show(scenario, figures) if entry.about_scenario else None
+    place = None
+    if entry.about_scenario:
+        place = sentence.show(scenario, parse_figures(), has_choice=entry.has_figures_choice)
     remarks = st.empty()
     told = _show_problems(remarks, ())
     warned = tuple(explorations().warnings)

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dashboard.charts.elements.markup import stylesheet
 from dashboard.compat import front_end
 from dashboard.jobs.garbage_collection import exempt_loaded_objects
 from dashboard.shell.server_stop import watch_stop_signals
@@ -32,15 +33,17 @@ REDIRECT_REFERRER: Final = "strict-origin-when-cross-origin"
 """Referrer policy of redirects. The login page has to know that its visitor comes from the identity provider, and the
 policy of a redirect replaces the provider's: the origin is passed on, the address with its scenario is not."""
 _METRICS: Final = "/_stcore/metrics"
+_END_OF_HEAD: Final = b"</head>"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _EVERY: Final = ("", "0.0.0.0", "::")
 """Addresses that mean all of a machine's."""
 
 
 class Framed:
-    """Add `HEADERS` to every answer of an application, and preload headers to pages.
+    """Add `HEADERS` to every answer of an application, and preload headers and the style sheets to pages.
 
-    A browser reads these beside the first script; Streamlit would ask for each when its element has come.
+    A browser reads these beside the first script; Streamlit would ask for each when its element has come, and show text
+    before its style.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: bool = False) -> None:
@@ -58,7 +61,10 @@ class Framed:
         if scope["type"] == "http" and not self._metrics and scope["path"].rstrip("/").endswith(_METRICS):
             app = PlainTextResponse("Not Found", 404)
 
+        begun: Message | None = None
+
         async def with_headers(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
@@ -66,9 +72,33 @@ class Framed:
                     headers["Referrer-Policy"] = REDIRECT_REFERRER
                 if headers.get("Content-Type", "").startswith("text/html"):
                     headers["Link"] = front_end.first_parts()
+                    if "Content-Encoding" not in headers:
+                        begun = message  # until the page itself comes, which gets longer
+                        return
+            elif begun is not None:
+                start, begun = begun, None
+                await send(_lengthened(start, message))
             await send(message)
 
         await app(scope, receive, with_headers)
+
+
+def _lengthened(start: Message, body: Message) -> Message:
+    """Put the style sheets into the head of a page; return the start of the answer with the new length.
+
+    start, body: the messages of the answer; the body is changed.
+    """
+    page = body.get("body", b"")
+    if _END_OF_HEAD not in page:
+        return start
+    styles = f"{stylesheet()}{front_end.styles()}".encode()
+    body["body"] = page.replace(_END_OF_HEAD, styles + _END_OF_HEAD, 1)
+    headers = MutableHeaders(raw=list(start["headers"]))
+    if "Content-Length" in headers:
+        headers["Content-Length"] = str(int(headers["Content-Length"]) + len(styles))
+    for name in ("ETag", "Last-Modified"):  # of the file, whose styles may differ
+        del headers[name]
+    return {**start, "headers": headers.raw}
 
 
 def _may_open_session(headers: Headers) -> bool:
@@ -140,10 +170,13 @@ def _prepare_server() -> None:
     # Imported here: what pages remember needs a server that runs. Whoever comes first need not wait for it.
     from dashboard.jobs.server import server
     from dashboard.link.scenario_parameters import read_scenario
+    from engine.questions.documents.explorations import FiguresQuestion
 
     made = server()
     if made.explorations.settings.ahead:
-        made.explorations.request(read_scenario({}).scenario)
+        first = read_scenario({}).scenario
+        made.explorations.request(first)
+        made.recommendations.begin(first, FiguresQuestion())
     from dashboard.pages.registry import PAGES
 
     PAGES[0].view()

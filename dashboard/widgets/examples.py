@@ -1,12 +1,13 @@
-"""Cards with questions to start from, above the first page until they are dismissed.
+"""Questions to start from, in one line above the first page until they are dismissed.
 
 The browser remembers the dismissal in a cookie that `dashboard/shell/behaviour.js` sets: the server has no accounts,
-and one visitor's dismissal must not hide the cards from others.
+and one visitor's dismissal must not hide them from others.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from html import escape
+from typing import Any, Final
 
 import streamlit as st
 
@@ -17,16 +18,16 @@ from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.window import is_narrow
 from engine import Scenario
 
-__all__ = ["cards"]
+__all__ = ["draw_examples"]
 
 COOKIE: Final = "shardscape_examples"
-"""The cookie that a browser has once the cards were dismissed."""
+"""The cookie that a browser has once the examples were dismissed."""
 _VALUE: Final = "dismissed"
 _DISMISSED: Final = "_examples_dismissed"
 
 
-def cards(scenario: Scenario) -> None:
-    """Draws the cards if one of the examples is shown, for visitors who have not dismissed them.
+def draw_examples(scenario: Scenario) -> None:
+    """Draws the line if one of the examples is shown, for visitors who have not dismissed them.
 
     scenario: of the page.
     """
@@ -35,20 +36,19 @@ def cards(scenario: Scenario) -> None:
     shown = _shown_example(scenario)
     if shown is None:
         return
+    others = [example for example in EXAMPLES if example is not shown]
     if is_narrow():
         with st.popover("Other examples", icon=":material/lightbulb:", type="tertiary", key="examples"):
-            for example in EXAMPLES:
-                if example is not shown:
-                    _draw_card(example, shown=False)
-            _draw_dismiss_button()
+            for example in others:
+                st.html(card_text(example.kind, example.title, example.about))
+                _draw_opener(example, "Open")
+            _draw_dismiss_button("Dismiss the examples")
         return
-    with st.container(key="examples"):
-        *places, last = st.columns([*(1.0 for _ in EXAMPLES), 0.06], gap="small")
-        for place, example in zip(places, EXAMPLES, strict=True):
-            with place.container(border=True, gap=None, height="stretch"):
-                _draw_card(example, shown=example is shown)
-        with last:
-            _draw_dismiss_button(bare=True)
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="examples"):
+        st.html(f'<span class="ss-examples">Example: {escape(shown.title)}. Others:</span>', width="content")
+        for example in others:
+            _draw_opener(example, example.title)
+        _draw_dismiss_button(":material/close:")
 
 
 def _shown_example(scenario: Scenario) -> Example | None:
@@ -61,27 +61,17 @@ def _shown_example(scenario: Scenario) -> Example | None:
     return None
 
 
-def _draw_card(example: Example, *, shown: bool) -> None:
-    st.html(card_text(example.kind, example.title, example.about))
-    if shown:
-        st.markdown(":small[Shown below]")
-    elif example.page == page_links.START:
-        st.button(
-            "Open",
-            icon=":material/arrow_forward:",
-            type="tertiary",
-            key=f"example_{example.name}",
-            on_click=_open_example,
-            args=(example,),
-            help=f"{example.kind}: {example.title}",
-        )
-    elif page_links.exists(example.page) and was_clicked(
-        "Open",
-        icon=":material/arrow_forward:",
-        type="tertiary",
-        key=f"example_{example.name}",
-        help=f"{example.kind}: {example.title}",
-    ):
+def _draw_opener(example: Example, label: str) -> None:
+    """Draw the button that opens an example. label: on the button."""
+    settings: dict[str, Any] = {
+        "icon": ":material/arrow_forward:",
+        "type": "tertiary",
+        "key": f"example_{example.name}",
+        "help": f"{example.kind}: {example.about}",
+    }
+    if example.page == page_links.START:
+        st.button(label, on_click=_open_example, args=(example,), **settings)
+    elif page_links.exists(example.page) and was_clicked(label, **settings):
         found = state.before_switching(lambda: state.set_url_values(example.parameters), list(example.parameters))
         st.switch_page(page_links.target(example.page), query_params=found)
 
@@ -90,18 +80,13 @@ def _open_example(example: Example) -> None:
     state.open_scenario(scenario_parameters.read_scenario(example.parameters).scenario, {})
 
 
-def _draw_dismiss_button(*, bare: bool = False) -> None:
-    """Draws the button. bare: without words on it."""
+def _draw_dismiss_button(label: str) -> None:
+    """Draws the button. label: words, or an icon."""
 
     def dismissed() -> None:
         st.session_state[_DISMISSED] = True
 
     words = "Dismiss the examples"
     st.button(
-        ":material/close:" if bare else words,
-        icon=None if bare else ":material/close:",
-        type="tertiary",
-        key="examples_dismiss",
-        on_click=dismissed,
-        help=words if bare else None,
+        label, type="tertiary", key="examples_dismiss", on_click=dismissed, help=None if label == words else words
     )

@@ -53,19 +53,20 @@ def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked
     return answer
 
 
-def watch(job: Job, watcher: str, mark: str = "") -> None:
+def watch(job: Job, watcher: str, mark: str = "", until: Callable[[], bool] | None = None) -> None:
     """Draws the card of a job again and again until it has ended; the page runs again then.
 
     A job may end after the page missed its result and before this looks at it: the page runs again then, too.
 
-    watcher: session that looks. mark: distinguishes several jobs of a kind on a page.
+    watcher: session that looks. mark: distinguishes several jobs of a kind on a page. until: whether there is something
+    else to show earlier, for which the page runs again too.
     """
     if job.ended:
         rerun_after_end(job)
         job_card(job, watcher, mark)
     else:
-        poll = min(SLOWEST_POLL, POLL * (1 + job.board.position(job) / 2))
-        st.fragment(_until_ended, run_every=poll)(job, watcher, mark)
+        poll = POLL if until is not None else min(SLOWEST_POLL, POLL * (1 + job.board.position(job) / 2))
+        st.fragment(_until_ended, run_every=poll)(job, watcher, mark, until)
 
 
 def rerun_after_end(job: Job) -> None:
@@ -79,10 +80,12 @@ def rerun_after_end(job: Job) -> None:
         st.rerun()
 
 
-def _until_ended(job: Job, watcher: str, mark: str) -> None:
+def _until_ended(job: Job, watcher: str, mark: str, until: Callable[[], bool] | None) -> None:
     job.board.look(job, watcher)
     if job.ended:
         rerun_after_end(job)
+    elif until is not None and until():
+        st.rerun()
     job_card(job, watcher, mark)
 
 

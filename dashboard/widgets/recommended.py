@@ -16,6 +16,7 @@ from dashboard.link.shared import SharedView
 from dashboard.queries.explorations import Where
 from dashboard.queries.figures import WORKING, Cell, begin_choosing, is_ready, wait_for_advice
 from dashboard.queries.recommendation import Advice, memory_error
+from dashboard.widgets import launch
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.figures import patience_s, watch_figures
 from dashboard.widgets.link_fields import draw_segments, draw_switch
@@ -41,6 +42,8 @@ def band(
     where: Where = (),
     again: Callable[[], None] = lambda: None,
     parts: tuple[str, ...] = (),
+    *,
+    launches: bool = False,
 ) -> None:
     """Draws the recommended execution next to the fastest; a click chooses whose figures are shown.
 
@@ -48,7 +51,8 @@ def band(
 
     key: of its widgets. asked: the choice and the terms. selection: cell and execution. shown: id of the execution
     whose figures the page shows. where: conditions that executions must meet. again: called last in a callback that
-    changes the choice or the terms. parts: keys of the fragments that show the band; the whole page if empty.
+    changes the choice or the terms. parts: keys of the fragments that show the band; the whole page if empty. launches:
+    the band has the configuration that starts the recommended execution, or the fastest without one.
     """
     found = wait_for_advice(exploration, asked.question, where, patience_s=patience_s())
     if found is None:  # the page shows the fastest meanwhile
@@ -64,9 +68,12 @@ def band(
     else:
         place = st.container(border=True, gap="xsmall", key=f"{key}_band")
     with place:
-        st.html(sides(_make_sides(scenario, found, shown)))
-        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-            _draw_choice(asked, selection, key, again)
+        left, right = st.columns([3.0, 1.2], gap="medium") if not is_narrow() else (place, place)
+        left.html(sides(_make_sides(scenario, found, shown)))
+        _draw_choice(right, asked, selection, key, again)
+        with right.container(horizontal=True, gap="small", vertical_alignment="center"):
+            if launches and (execution := found.execution or found.fastest) is not None:
+                launch.popover(scenario, execution, f"{key}_band_launch", plain=True, is_current=True)
             with st.popover(
                 "Why not the others",
                 icon=":material/format_list_numbered:",
@@ -85,10 +92,9 @@ def waiting_band(
 
     note: sentence next to the choice; empty where the page says it elsewhere.
     """
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        _draw_choice(asked, selection, key, again)
-        if note:
-            st.caption(note)
+    _draw_choice(st.container(), asked, selection, key, again)
+    if note:
+        st.caption(note)
 
 
 def require_figures(
@@ -123,20 +129,20 @@ def require_figures(
             st.stop()
 
 
-def _draw_choice(asked: FiguresView, selection: SharedView, key: str, again: Callable[[], None]) -> None:
+def _draw_choice(place: Place, asked: FiguresView, selection: SharedView, key: str, again: Callable[[], None]) -> None:
     """Draw the choice of the execution whose figures all pages show, and the way back to that of all cells."""
-    st.markdown(":small[:gray[Figures of]]", width="content")
-    draw_segments(asked.choice, resets=("id",), then=again)
-    if selection.cell is not None or selection.id is not None:
-        st.button(
-            "Clear selection",
-            icon=":material/close:",
-            type="tertiary",
-            key=f"{key}_unselect",
-            on_click=_clear_selection,
-            args=(again,),
-            help="Back to the execution of all cells.",
-        )
+    with place.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.markdown(":small[:gray[Figures of]]", width="content")
+        draw_segments(asked.choice, resets=("id",), then=again)
+        if selection.cell is not None or selection.id is not None:
+            st.button(
+                ":material/close:",
+                type="tertiary",
+                key=f"{key}_unselect",
+                on_click=_clear_selection,
+                args=(again,),
+                help="Clear selection: back to the execution of all cells.",
+            )
 
 
 def _clear_selection(again: Callable[[], None]) -> None:

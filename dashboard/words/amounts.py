@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboard.words.numbers import ABSENT, count, format_value, plain, with_unit
 
-__all__ = ["format_duration", "format_large", "format_usd_range"]
+__all__ = ["format_duration", "format_large", "format_tokens", "format_usd_range"]
 
 
 def format_duration(seconds: float) -> str:
@@ -17,6 +17,12 @@ def format_duration(seconds: float) -> str:
 def format_large(value: float) -> str:
     """Return a number with three digits: "30.9 M", "873,000", "17.2"."""
     return count(value) if value >= 1e6 else plain(float(f"{value:.3g}"))
+
+
+def format_tokens(tokens: float) -> str:
+    """Return tokens of a training run in words: "1 T tokens", "300 bn tokens"."""
+    size, unit = next((pair for pair in ((1e12, "T"), (1e9, "bn")) if tokens >= pair[0]), (1e6, "M"))
+    return f"{plain(float(f'{tokens / size:.4g}'))} {unit} tokens"
 
 
 def format_usd_range(usd: tuple[float, float] | None) -> str:

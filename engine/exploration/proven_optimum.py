@@ -176,7 +176,9 @@ def _count_feasible(scenario: Scenario) -> int:
     return sum(cost_model.bound_search(space, numbers).feasible(space) for numbers in parts)
 
 
-def executions_above(scenario: Scenario, least: float, system: System | None = None) -> pd.DataFrame:
+def executions_above(
+    scenario: Scenario, least: float, system: System | None = None, cancel: Cancel | None = None
+) -> pd.DataFrame:
     """Return every execution of at least a throughput [id, sample_rate], fastest first; equal ones in the order of
     enumeration.
 
@@ -184,11 +186,15 @@ def executions_above(scenario: Scenario, least: float, system: System | None = N
         scenario: the scenario to search.
         least: throughput [samples/s].
         system: a system that differs from the scenario's in rates and capacities only, on which to search instead.
+        cancel: a function or event that asks to stop.
+
+    Raises `engine.ExplorationCancelled` on `cancel`.
     """
     space = scenario.space if system is None else scenario.space.on(system)
-    search = AboveSearch(space, least)
+    search, watch = AboveSearch(space, least), Watch(space.total, None, cancel)
     cost_model = cost_model_of(space)
     for numbers in slabs(space, work_sizes().points_searched if cost_model.searches_by_bounds else None):
+        watch.tell(0, 0)
         if cost_model.searches_by_bounds:
             search.look_over(cost_model.bound_search(space, numbers), space, counted=False)
         else:

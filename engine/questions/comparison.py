@@ -113,7 +113,7 @@ def compare_scenarios(asked: CompareQuestion, context: Context | None = None) ->
         own = None if advice is None or not asked.recommend else advice.execution
         recommended = None if own is None else evaluated_row(scenario, int(own["id"]))
         shown = find_shown(scenario, asked, advice=advice, optimum=optimum)
-        found.append(ComparedBest(letter, scenario, optimum, simplest_best(optimum), recommended, shown))
+        found.append(ComparedBest(letter, scenario, optimum, simplest_best(scenario, optimum.tied), recommended, shown))
     return found
 
 

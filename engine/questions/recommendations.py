@@ -15,7 +15,7 @@ from engine.questions.framework_costs import FrameworkCostRow, framework_cost_of
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import ScenarioSummary, summary_of
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import ProvenBest, Recommendation, mechanisms_of, recommend, with_fit
+from engine.recommendation import ProvenBest, Recommendation, Searched, mechanisms_of, recommend, with_fit
 from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
 from engine.whatif.prepared_spaces import AnyReadySpace
@@ -96,7 +96,7 @@ def _memory_interval(found: Recommendation) -> dict[str, float] | None:
 
 
 def find_recommendation(
-    searched: Scenario | Exploration,
+    searched: Scenario | Exploration | Searched,
     terms: RecommendationTermsQuestion,
     *,
     where: Sequence[StoreCondition] = (),
@@ -108,7 +108,7 @@ def find_recommendation(
     """Return the recommended execution of a scenario. See `engine.recommendation.recommend`.
 
     Args:
-        searched: the scenario, or its exploration.
+        searched: the scenario, its exploration, or a search of it with bounds.
         terms: of the recommendation.
         where: conditions that executions of an exploration must meet.
         contenders: how many of the best to say of why they lose.

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from engine.executions.arrays import Ints
 from engine.exploration.proven_optimum import Optimum, best_of
 from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.plain import rows_of
@@ -120,7 +121,7 @@ def find_shown(
         own = advice.execution
         if own is not None:
             return choose_shown(asked.figures_of, _first_row(evaluated_row(scenario, int(own["id"]))), None)
-    best = simplest_best(optimum if optimum is not None else best_of(scenario))
+    best = simplest_best(scenario, (optimum if optimum is not None else best_of(scenario)).tied)
     return choose_shown(asked.figures_of, None, _first_row(best) if len(best) else None)
 
 
@@ -142,20 +143,20 @@ def show_beside_fastest(
     return choose_shown(asked.figures_of, recommended, _first_row(with_fit(scenario, pd.DataFrame([dict(fastest)]))))
 
 
-def simplest_best(found: Optimum) -> pd.DataFrame:
+def simplest_best(scenario: Scenario, tied: Ints) -> pd.DataFrame:
     """Return the fastest execution, of equal ones the simplest, as pages show it [1 row]; empty if nothing runs.
 
     Args:
-        found: the proven best executions.
+        scenario: scenario of the executions.
+        tied: ids of the fastest, which are equally fast.
     """
-    if len(found.tied) < 2:
-        ids = found.top["id"].tolist()[:1]
-        return evaluated_row(found.scenario, int(ids[0])) if ids else pd.DataFrame()
+    if len(tied) < 2:
+        return evaluated_row(scenario, int(tied[0])) if len(tied) else pd.DataFrame()
     from engine.executions.tie_order import plainest_of  # pyarrow is loaded only where executions tie
 
-    fields = found.scenario.space.table(found.tied)
-    fields.insert(0, "id", found.tied)
-    return evaluated_row(found.scenario, plainest_of(fields))
+    fields = scenario.space.table(tied)
+    fields.insert(0, "id", tied)
+    return evaluated_row(scenario, plainest_of(fields))
 
 
 def shown_document(

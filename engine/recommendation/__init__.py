@@ -2,7 +2,7 @@
 
 from engine.recommendation.change_tables import ChangeRow, change_table
 from engine.recommendation.changes import RecommendationLimits, ShownChange, reoptimise_shown
-from engine.recommendation.contenders import Contender, ProvenBest
+from engine.recommendation.contenders import Contender, ProvenBest, Searched, TooManyFoundError
 from engine.recommendation.fits import (
     FIT_NEEDS,
     OUT_OF_MEMORY,
@@ -35,9 +35,11 @@ __all__ = [
     "ProvenBest",
     "Recommendation",
     "RecommendationLimits",
+    "Searched",
     "ShownChange",
     "ShownExecution",
     "Terms",
+    "TooManyFoundError",
     "add_fits",
     "change_table",
     "choose_shown",

@@ -17,12 +17,23 @@ from engine.executions.codes import OFFLOADS
 from engine.executions.limits import capacity_factor
 from engine.exploration.proven_optimum import Optimum, best_of, executions_above
 from engine.exploration.result import Exploration
+from engine.exploration.run import Cancel, Watch
 from engine.scenarios.scenario import Scenario
 from engine.store import StoreCondition
 from engine.whatif.prepared_spaces import AnyReadySpace, made_ready
 from hardware import GIB, System
 
-__all__ = ["LAYOUT", "Contender", "Explored", "ProvenBest", "Searched", "Sought", "field_names", "has_offloading"]
+__all__ = [
+    "LAYOUT",
+    "Contender",
+    "Explored",
+    "ProvenBest",
+    "Searched",
+    "Sought",
+    "TooManyFoundError",
+    "field_names",
+    "has_offloading",
+]
 
 MEMORY: Final = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 FIGURES: Final = ("sample_rate", "total_time", *MEMORY)
@@ -131,6 +142,10 @@ class ProvenBest(NamedTuple):
         return cls(optimum.get("sample_rate"), optimum.tied)
 
 
+class TooManyFoundError(ValueError):
+    """A search finds more executions than may be evaluated at once."""
+
+
 class Searched:
     """Executions of a scenario, by a search that proves all others slower.
 
@@ -139,7 +154,12 @@ class Searched:
     """
 
     def __init__(
-        self, scenario: Scenario, best: ProvenBest | None = None, prepared: AnyReadySpace | None = None
+        self,
+        scenario: Scenario,
+        best: ProvenBest | None = None,
+        prepared: AnyReadySpace | None = None,
+        cancel: Cancel | None = None,
+        most: int | None = None,
     ) -> None:
         """Search for the fastest executions, unless they are known.
 
@@ -147,32 +167,44 @@ class Searched:
             scenario: the scenario.
             best: its fastest executions, if they are known.
             prepared: its space, if it is prepared.
+            cancel: a function or event that asks to stop.
+            most: executions that may be evaluated at once; any number if None.
+
+        Raises `engine.ExplorationCancelled` on `cancel`, between two searches of a prepared space.
         """
         self.scenario = scenario
+        self._cancel, self._most = cancel, most
+        self._watch = Watch(0, None, cancel)
         if prepared is None and cost_model_of(scenario).searches_by_bounds:
             prepared = made_ready(scenario.space, "")
         self._prepared = prepared
         self._tied: dict[Sought, Ints] = {}
-        if best is None:
-            best = self._search_best()
-        self.best_rate = best.rate
-        if best.rate is not None:
-            self._tied[Sought(best.rate)] = best.tied
+        self.best = self._search_best() if best is None else best
+        self.best_rate = self.best.rate
+        if self.best_rate is not None:
+            self._tied[Sought(self.best_rate)] = self.best.tied
 
     def find(self, sought: Sought) -> pd.DataFrame:
         """Returns executions, see `Explored.find`.
 
         Args:
             sought: which.
+
+        Raises `TooManyFoundError`, and `engine.ExplorationCancelled` on request.
         """
         space = self.scenario.space
+        self._watch.tell(0, 0)
         ids = self._tied.get(sought)
         if ids is None:
             system = self._with_memory_of(sought)
             if self._prepared is not None:
                 ids = self._prepared.above(system, sought.rate)
             else:
-                ids = executions_above(self.scenario, sought.rate, system)["id"].to_numpy(np.int64)
+                ids = executions_above(self.scenario, sought.rate, system, self._cancel)["id"].to_numpy(np.int64)
+        if self._most is not None and len(ids) > self._most:
+            raise TooManyFoundError(
+                f"{len(ids):,} executions are as fast; at most {self._most:,} are evaluated at once."
+            )
         if sought.plain and len(ids):
             ids = ids[~has_offloading(space.fields(ids))]
         found = self.scenario.evaluate(space.table(ids))
@@ -188,6 +220,7 @@ class Searched:
         """
         if self._prepared is None:
             return None
+        self._watch.tell(0, 0)
         best = self._prepared.best(self._with_memory_of(sought), counted=False)
         if best.id is None:
             return 0.0
@@ -195,10 +228,11 @@ class Searched:
         return best.rate
 
     def _search_best(self) -> ProvenBest:
+        self._watch.tell(0, 0)
         if self._prepared is not None:
             found = self._prepared.best(self.scenario.system, counted=False)
             return ProvenBest(None if found.id is None else found.rate, found.tied)
-        return ProvenBest.of(best_of(self.scenario))
+        return ProvenBest.of(best_of(self.scenario, cancel=self._cancel))
 
     def _with_memory_of(self, sought: Sought) -> System:
         """Return the scenario's system with the memory that executions may take, without rounding it down."""

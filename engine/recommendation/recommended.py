@@ -106,7 +106,7 @@ def explain_against(
 
 
 def recommend(
-    asked: Exploration | Scenario,
+    asked: Exploration | Scenario | Searched,
     *,
     error: float | None = None,
     headroom: float | None = None,
@@ -125,7 +125,7 @@ def recommend(
     none of those comes within the error of the fastest, the best of them takes its place.
 
     Args:
-        asked: an exploration, whose rows are read, or a scenario, whose space is searched.
+        asked: an exploration, whose rows are read, a scenario, whose space is searched, or a search with bounds.
         error: share of the throughput that is too close to call; of comparable measured runs where None.
         headroom: share of the predicted memory to keep free; of measured runs where None.
         offload: whether executions that offload may be recommended.
@@ -137,11 +137,15 @@ def recommend(
         near: an evaluated execution that may be like the recommended one, such as that of a similar scenario: fields,
             outcome and figures. It changes the time of the search, and nothing else.
 
-    Raises ValueError for a share that cannot be, for conditions on a scenario, and what exploring or reading raises.
+    Raises ValueError for a share that cannot be, for conditions on a scenario, and what exploring, searching or reading
+    raises.
     """
     if where and not isinstance(asked, Exploration):
         raise ValueError("where goes with an exploration; limit the fields of a scenario instead.")
-    source = _Source(Explored(asked, where) if isinstance(asked, Exploration) else Searched(asked, best, prepared))
+    if isinstance(asked, Exploration):
+        source = _Source(Explored(asked, where))
+    else:
+        source = _Source(asked if isinstance(asked, Searched) else Searched(asked, best, prepared))
     given: dict[str, Any] = {"error": error, "headroom": headroom, "offload": offload, "unmeasured": unmeasured}
     terms = terms_of(source.scenario, None, **given)  # refuses what cannot be
     if source.best_rate is None:

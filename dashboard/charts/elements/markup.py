@@ -29,6 +29,10 @@ def stylesheet() -> str:
     return f"<style>\n{_CSS.read_text(encoding='utf-8')}</style>"
 
 
+HEADLINE: Final = "Headline figures"
+"""Heading of a row of figures for screen readers, above the heading of each figure."""
+
+
 class Tile(NamedTuple):
     """One headline figure: label, value with unit ("1.87 s"), one line of context, formula for the tooltip."""
 
@@ -59,14 +63,15 @@ def figure_strip(tiles: Sequence[Tile], basis: str = "", *, marks: bool = True) 
         tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""
         items.append(
             f'<div class="ss-tile" role="listitem" aria-label="{spoken}"{title}>'
-            f'<div class="ss-tile-label">{escape(tile.label)}'
-            f"{'' if basis or not marks else _origin_markup(tile.origin)}</div>"
+            f'<h3 class="ss-tile-label">{escape(tile.label)}'
+            f"{'' if basis or not marks else _origin_markup(tile.origin)}</h3>"
             f'<div class="ss-tile-value">{escape(number)}{_unit_markup(unit)}</div>'
             f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div>'
             f"{_error_markup(tile.error) if telling else ''}</div>"
         )
     tall = " ss-strip-tall" if telling else ""
-    strip = f'<div class="ss-strip{tall}" role="list">{"".join(items)}</div>'
+    heading = f'<h2 class="ss-heard">{escape(HEADLINE)}</h2>'
+    strip = f'{heading}<div class="ss-strip{tall}" role="list">{"".join(items)}</div>'
     return f'{strip}<div class="ss-basis">{escape(basis)}</div>' if basis else strip
 
 

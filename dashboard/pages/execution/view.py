@@ -40,6 +40,7 @@ from dashboard.widgets.normal_runs import draw_normal_runs, parse_measured
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.own_run import declare_own_run
 from dashboard.widgets.subject import Subject, refusal, subject
+from dashboard.words.amounts import format_tokens
 from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
@@ -121,7 +122,9 @@ def render(view: ExecutionView) -> None:
     if not chosen.has_figures:
         st.caption("An execution rejected for a reason other than memory has no figures.")
         return
-    tiles = accuracy.marked(_headline_tiles(exploration, row, other), exploration.scenario, row)
+    tiles = accuracy.marked(
+        _headline_tiles(exploration, row, other, view.figures.tokens_to_train), exploration.scenario, row
+    )
     strip = markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row))
     st.html(strip + doubts_markup(exploration.scenario, row, chosen.remark))
     recommended.band(exploration, "execution", view.figures, view.shared, chosen.id)
@@ -293,8 +296,13 @@ def _draw_json(exploration: Exploration, chosen: Subject) -> None:
                 )
 
 
-def _headline_tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None) -> list[markup.Tile]:
-    """Return the headline figures; their second line is the value of B, or a context without B."""
+def _headline_tiles(
+    exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None, tokens: float
+) -> list[markup.Tile]:
+    """Return the headline figures; their second line is the value of B, or a context without B.
+
+    tokens: of the training run.
+    """
     scenario, capacity = exploration.scenario, capacities(exploration)[0]
 
     def compared(label: str, name: str, context: str) -> markup.Tile:
@@ -327,9 +335,9 @@ def _headline_tiles(exploration: Exploration, row: dict[str, Any], other: dict[s
         beside("HBM", lambda one: gibibytes(one[_HBM]), share_of(need, capacity), "worse" if need > capacity else ""),
         beside("Host memory", lambda one: gibibytes(one[_HOST]), "per GPU"),
         beside(
-            "1 T tokens take",
-            lambda one: days(days_for(scenario, float(one["sample_rate"]))),
-            f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}",
+            f"{format_tokens(tokens)} take",
+            lambda one: days(days_for(scenario, float(one["sample_rate"]), tokens)),
+            f"{told(scenario, 'usd', rate, tokens / 1e12)} · {told(scenario, 'energy', rate, tokens / 1e12)}",
         ),
     ]
 

@@ -13,6 +13,7 @@ PAGE = Page(
     place=1,
     help="Every execution of one model on one system, as a map of tensor by pipeline parallel.",
     needs=Needs.EXPLORATION,
+    answers_first=True,
     guide="reading-the-map",
     parameters={
         **page_parameters("", ExploreLink),

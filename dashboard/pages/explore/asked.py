@@ -15,9 +15,19 @@ from dashboard.pages.explore.link import ExploreLink
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter
 from dashboard.widgets.filters.in_force import OF_LINK
-from engine import Exploration
+from dashboard.widgets.needed_exploration import PendingExploration
+from engine import Exploration, Scenario
 
-__all__ = ["ExploreView", "parse_explore"]
+__all__ = ["AwaitedView", "ExplorePageView", "ExploreView", "parse_awaited", "parse_explore"]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedView:
+    """Content of the page while the exploration of its scenario is on its way."""
+
+    pending: PendingExploration
+    is_answered: bool
+    """True if the proven best is the page's answer; False with filters, which only the rows can meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,23 @@ class ExploreView:
     def is_table(self) -> bool:
         """True if the map is shown as a table."""
         return bool(self.fields["table"].value)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorePageView:
+    """Content of the page: the explored space, or its answer before."""
+
+    shown: ExploreView | AwaitedView
+
+    @property
+    def scenario(self) -> Scenario:
+        """Scenario of the page."""
+        return self.shown.pending.scenario if isinstance(self.shown, AwaitedView) else self.shown.shared.scenario
+
+
+def parse_awaited(pending: PendingExploration) -> AwaitedView:
+    """Parse the part of the link that matters before the space is explored."""
+    return AwaitedView(pending, not OF_LINK.parse())
 
 
 def parse_explore(exploration: Exploration, others: Sequence[Exploration] = ()) -> ExploreView:

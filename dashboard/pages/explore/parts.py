@@ -15,7 +15,7 @@ import streamlit as st
 
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
-from dashboard.charts.explored.best_map import best_map
+from dashboard.charts.explored.best_map import HEIGHT, best_map
 from dashboard.charts.explored.degree_map import degree_map
 from dashboard.compat.session import run_again
 from dashboard.jobs.turns import turns
@@ -70,6 +70,11 @@ _PARTS: Final = ("explore_panel", "explore_map", "explore_band", "explore_downlo
 _BY_METRIC: Final = ("explore_map", "explore_panel", "explore_costs")
 """Fragments that another metric changes."""
 
+_LEAST_MAP: Final = 300
+_ROW: Final = 38
+"""Height of a row of the map [px]."""
+_AXIS: Final = 56
+"""Height of the axis below the rows [px]."""
 _CLICKED: Final = "_explore_clicked"
 """Session key: a cell was clicked since panels were last read ahead."""
 
@@ -257,6 +262,7 @@ def _draw_band(exploration: Exploration, view: MapView) -> None:
         view.where,
         st.rerun,
         parts=("explore_band",),
+        launches=True,
     )
 
 
@@ -303,6 +309,7 @@ def _map_of_all(exploration: Exploration, view: MapView) -> None:
         selected=_shown_cell(view),
         domain=domain_of(metric, view.asked.fields["domain"].value),
         narrow=is_narrow(),
+        height=_map_height(cells),
     )
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.drawing)
     with st.container(key="map_place"):
@@ -322,6 +329,11 @@ def _map_of_all(exploration: Exploration, view: MapView) -> None:
             framework="" if (name := exploration.scenario.framework) == ANY else FRAMEWORK_RULES[name].title,
         )
     )
+
+
+def _map_height(cells: pd.DataFrame) -> int:
+    """Return the height of the map [px]: its rows are no higher than it takes to see all of them on a small screen."""
+    return max(_LEAST_MAP, min(HEIGHT, _AXIS + _ROW * cells["tensor_par"].nunique()))
 
 
 def _select_clicked(view: MapView) -> None:

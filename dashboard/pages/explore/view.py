@@ -10,9 +10,14 @@ from typing import Final
 import streamlit as st
 
 from dashboard.charts.elements.markup import Tile, figure_strip
-from dashboard.compat.types import Place
 from dashboard.link import state
-from dashboard.pages.explore.asked import ExploreView, parse_explore
+from dashboard.pages.explore.asked import (
+    AwaitedView,
+    ExplorePageView,
+    ExploreView,
+    parse_awaited,
+    parse_explore,
+)
 from dashboard.pages.explore.axes import best_rates, in_other_datatypes
 from dashboard.pages.explore.axes import pick as pick_axes
 from dashboard.pages.explore.choice_costs import infeasible
@@ -35,14 +40,7 @@ from dashboard.pages.explore.terms import terms
 from dashboard.queries import accuracy
 from dashboard.queries.economics import (
     Metric,
-    days_for,
-    flops_formula,
-    flops_told,
-    mfu_formula,
-    mfu_label,
     quick_metrics,
-    told,
-    utilisation,
 )
 from dashboard.queries.explorations import Where, near_best
 from dashboard.queries.figures import WORKING, ChosenExecution, begin_choosing
@@ -51,27 +49,33 @@ from dashboard.queries.nearest_fit import ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.tie_breaking import plainest, ties_of_best
 from dashboard.widgets import examples, recommended
+from dashboard.widgets.answer import (
+    NAMES_OF_SPACE,
+    AnswerSlot,
+    answer_tiles,
+    draw_answer,
+    draw_tiles,
+    execution_tile_names,
+)
 from dashboard.widgets.controls import given, key_for
-from dashboard.widgets.figures import doubts_markup, patience_s, watch_figures
+from dashboard.widgets.figures import patience_s, watch_figures
 from dashboard.widgets.filters.popover import bar as filter_bar
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.frameworks import draw_cost_line
 from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch
 from dashboard.widgets.menus import filled
+from dashboard.widgets.needed_exploration import PendingExploration, wait_for_exploration
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.staged_rendering import Stage, after_drawing, stage
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import ABSENT, count, counted, days, format_value, percent, share_of
+from dashboard.words.numbers import ABSENT, count, counted, percent
 from engine import Exploration, Scenario
-from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
-from engine.executions.execution_names import execution_name
-from engine.recommendation import FIGURES_OF, ShownExecution
-from hardware import GIB
+from engine.recommendation import ShownExecution
 
-__all__ = ["ExploreView", "draw_headline", "parse", "render"]
+__all__ = ["ExplorePageView", "draw_headline", "parse", "render"]
 
 _NOTHING_FITS: Final = (
     "Nothing fits: none of the executions can run on this system. "
@@ -83,9 +87,11 @@ _ABOVE: Final = 3
 
 
 def draw_headline(
+    slot: AnswerSlot,
     exploration: Exploration,
     shown: ShownExecution,
     fastest: float,
+    tokens: float,
     ties: int,
     where: Where = (),
     left: int = 0,
@@ -93,58 +99,27 @@ def draw_headline(
 ) -> list[Tile]:
     """Draws the headline figures; returns the figures to draw below the map of a narrow window.
 
-    shown: the execution. fastest: throughput of the fastest [samples/s]. ties: number of executions with exactly that,
-    including it. where: conditions met by `shown` and the counted executions. left: number of executions that meet
-    them. fitting: number of their cells.
+    Args:
+        slot: where they are drawn.
+        exploration: of the space.
+        shown: the execution.
+        fastest: throughput of the fastest [samples/s].
+        tokens: of the training run.
+        ties: number of executions with exactly that, including it.
+        where: conditions met by `shown` and the counted executions.
+        left: number of executions that meet them.
+        fitting: number of their cells.
     """
     scenario, best = exploration.scenario, shown.execution
-    rate, training = float(best["sample_rate"]), bool(best["training"])
-    is_fastest = rate == fastest
-    peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
-    capacity = scenario.system.mem1.capacity_gib * GIB
-    memory = float(best["proc_mem_tier1_cap_req"])
+    is_fastest = float(best["sample_rate"]) == fastest
     exact = bool(cost_model_of(scenario).reference)
     share = 0.95 if exact else accuracy.within(scenario, best)
     untold = share >= 1.0
     near, cells = near_best(exploration, exploration.key, fastest, share, where)
     if not where:
         fitting = int((exploration.by_pair()["feasible"] > 0).sum())
-    total_efficiency = by_name("total_efficiency")
-    tiles = [
-        Tile(
-            "Throughput",
-            format_value("sample_rate", rate),
-            f"{told(scenario, 'tokens_per_gpu', rate)} per GPU{f' · {ties:,} tied' if is_fastest and ties > 1 else ''}",
-            formula="batch ÷ step time. Of executions that tie exactly the simplest is shown: the fewest offloads, "
-            "then the least overlap, recompute, sharding and interleaving.",
-        ),
-        Tile(
-            mfu_label(scenario),
-            percent(utilisation(scenario, rate, training)),
-            f"{flops_told(scenario, rate)} per GPU",
-            formula=f"{mfu_formula(scenario)} Peak {format_value('useful_flops', peak)}/s; "
-            f"model FLOP per sample = {flops_formula(scenario)}. "
-            f"Total efficiency: {total_efficiency.description}",
-        ),
-        Tile(
-            "Step time",
-            format_value("total_time", best["total_time"]),
-            counted(int(best["batch_size"]), "sequence"),
-            formula=by_name("total_time").description,
-        ),
-        Tile(
-            "1 T tokens take",
-            days(days_for(scenario, rate)),
-            f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}",
-            formula="10¹² ÷ (throughput · sequence length), without failures; cost at the middle of the prices "
-            "recorded for the system, energy at its design power.",
-        ),
-        Tile(
-            "HBM per GPU",
-            format_value("proc_mem_tier1_cap_req", memory),
-            share_of(memory, capacity),
-            formula=by_name("proc_mem_tier1_cap_req").description,
-        ),
+    feasible, as_good = NAMES_OF_SPACE
+    of_space = [
         Tile(
             "Meet the filters",
             count(left),
@@ -153,7 +128,7 @@ def draw_headline(
         )
         if where
         else Tile(
-            "Feasible",
+            feasible,
             count(exploration.feasible),
             f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}"
             + (f" · {count(exploration.may_fit)} may fit" if exploration.may_fit else ""),
@@ -161,7 +136,7 @@ def draw_headline(
             "within the limit on memory.",
         ),
         Tile(
-            "Within 5 % of best" if exact else "As good as the best",
+            "Within 5 % of best" if exact else as_good,
             "–" if untold else counted(near, "setting"),
             f"{counted(fitting, 'layout')} {'left' if where else 'fit'}, not measured"
             if untold
@@ -172,57 +147,77 @@ def draw_headline(
             f"{'' if exact else ' Within the error of predictions they are as good as the best.'}",
         ),
     ]
-    marked = accuracy.marked(tiles, scenario, best)
-    first = _ABOVE if is_narrow() else len(marked)
-    strip = figure_strip(marked[:first], f"{_name_shown(shown, fastest)} {accuracy.basis(scenario, best)}")
-    st.html(strip + doubts_markup(scenario, best, shown.remark))
-    return marked[first:]
+    return draw_tiles(
+        slot, scenario, shown, fastest, answer_tiles(scenario, shown, tokens, ties if is_fastest else 0), of_space
+    )
 
 
-def _name_shown(shown: ShownExecution, fastest: float) -> str:
-    """Return whose figures are shown: "Recommended: TP 8 × PP 2; the fastest is 4.2 % faster."."""
-    name = f"{FIGURES_OF[shown.figures_of]}: {execution_name(shown.execution)}"
-    lead = fastest / float(shown.execution["sample_rate"]) - 1.0
-    return f"{name}; the fastest is {percent(lead)} faster." if lead > 0 else f"{name}."
-
-
-def _draw_waiting(exploration: Exploration, where: Where, left: int) -> list[Tile]:
+def _draw_waiting(slot: AnswerSlot, exploration: Exploration, tokens: float, where: Where, left: int) -> list[Tile]:
     """Draw the headline while the recommendation is worked out; see `draw_headline`."""
     scenario = exploration.scenario
-    names = ("Throughput", mfu_label(scenario), "Step time", "1 T tokens take", "HBM per GPU")
+    feasible, as_good = NAMES_OF_SPACE
     number = left if where else exploration.feasible
-    tiles = [Tile(name, ABSENT, error="\u00a0") for name in names]
-    tiles += [Tile("Meet the filters" if where else "Feasible", count(number)), Tile("As good as the best", ABSENT)]
+    tiles = [Tile(name, ABSENT, error="\u00a0") for name in execution_tile_names(scenario, tokens)]
+    tiles += [Tile("Meet the filters" if where else feasible, count(number)), Tile(as_good, ABSENT)]
     first = _ABOVE if is_narrow() else len(tiles)
-    st.html(figure_strip(tiles[:first], WORKING))
+    slot.html(figure_strip(tiles[:first], WORKING))
     return tiles[first:]
 
 
-def parse(exploration: Exploration) -> ExploreView:
-    """Parse the page's part of the link."""
+def parse(needed: Exploration | PendingExploration) -> ExplorePageView:
+    """Parse the page's part of the link, or as much of it as is drawn while the space is explored."""
+    return ExplorePageView(parse_awaited(needed) if isinstance(needed, PendingExploration) else _parse_whole(needed))
+
+
+def _parse_whole(exploration: Exploration) -> ExploreView:
     asked = parse_explore(exploration)
     return replace(asked, others=tuple(in_other_datatypes(exploration, asked.axes)))
 
 
-def render(view: ExploreView) -> None:
+def render(view: ExplorePageView) -> None:
     """Draws the page."""
-    examples.cards(view.shared.scenario)
-    _draw_overview(view.exploration, FragmentView(view, partial(parse_explore, view.exploration, view.others)))
+    examples.draw_examples(view.scenario)
+    shown = view.shown
+    if isinstance(shown, AwaitedView):
+        _draw_overview(FragmentView(shown, lambda: shown))
+    else:
+        _draw_overview(FragmentView(shown, partial(parse_explore, shown.exploration, shown.others)))
 
 
 @st.fragment(key=OVERVIEW)
+def _draw_overview(part: FragmentView[ExploreView | AwaitedView]) -> None:
+    """Draw the whole page: first the answer, then the map. Switching and filtering rerun nothing else, and clicking
+    less."""
+    strip = AnswerSlot(st.container(key="explore_strip"))
+    asked = part.current()
+    if isinstance(asked, AwaitedView):
+        asked = part.view = _await_exploration(asked, strip)
+        part.parse = partial(parse_explore, asked.exploration, asked.others)
+    _draw_explored(asked.exploration, asked, strip)
+
+
+def _await_exploration(awaited: AwaitedView, strip: AnswerSlot) -> ExploreView:
+    """Return the view once the space is explored; draw the answer as soon as it is proven."""
+    scenario, is_answered = awaited.pending.scenario, awaited.is_answered
+
+    def draw(shown: ShownExecution, fastest: float) -> None:
+        if is_answered:
+            draw_answer(strip, scenario, shown, fastest, awaited.pending.figures.tokens_to_train)
+
+    return _parse_whole(wait_for_exploration(awaited.pending, draw))
+
+
 @whole_or_waiting
-def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) -> None:
-    """Draw the whole page. Switching and filtering rerun nothing else, and clicking less."""
+def _draw_explored(exploration: Exploration, asked: ExploreView, strip: AnswerSlot) -> None:
+    """Draw all but the answer. strip: place of the headline figures."""
     drawn = stage()
     whole = drawn is Stage.WHOLE
-    asked = part.current()
     filters, axes, metric, others = asked.filters, asked.axes, asked.metric, asked.others
+    tokens = asked.figures.tokens_to_train
     where = where_of(filters)
     if axes.of_datatypes and not others:  # just chosen
         st.rerun()
     chosen = choose_shown_execution(exploration, asked, 0.0)  # a map never waits for the recommendation
-    strip = st.container()
     draw_cost_line(exploration.scenario, "explore_framework", is_final=whole)
     advised = st.container()
     if not whole and exploration.feasible:
@@ -243,7 +238,9 @@ def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) ->
             relaxations(exploration, filters)
         return
     view = view_of(asked, drawn, chosen)
-    rest = [] if whole else _draw_strip(strip, exploration, chosen, where, number, whole=False)  # keeps the page still
+    rest = (
+        [] if whole else _draw_strip(strip, exploration, chosen, tokens, where, number, whole=False)
+    )  # keeps the page still
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
@@ -251,7 +248,7 @@ def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) ->
     if whole:  # after the map, which the user waits for
         if chosen.is_pending:
             view = replace(view, chosen=choose_shown_execution(exploration, asked, patience_s()))
-        rest = _draw_strip(strip, exploration, view.chosen, where, number)
+        rest = _draw_strip(strip, exploration, view.chosen, tokens, where, number)
     if rest:
         left.html(figure_strip(rest, marks=False))
     with right:
@@ -276,9 +273,10 @@ def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) ->
 
 
 def _draw_strip(
-    place: Place,
+    slot: AnswerSlot,
     exploration: Exploration,
     chosen: ChosenExecution,
+    tokens: float,
     where: Where = (),
     number: int = 0,
     *,
@@ -288,16 +286,18 @@ def _draw_strip(
 
     whole: there is time to compute remedies. Returns the figures to draw further down.
     """
-    with place:
+    with slot.place:
         if chosen.is_pending:
-            return _draw_waiting(exploration, where, number)
+            return _draw_waiting(slot, exploration, tokens, where, number)
         if chosen.shown is not None and where:
             rates = best_rates(exploration, where)
             tie = plainest(exploration, exploration.key, rates.id, "sample_rate", where)
-            return draw_headline(exploration, chosen.shown, rates.rate, tie.number, where, number, rates.cells)
+            return draw_headline(
+                slot, exploration, chosen.shown, rates.rate, tokens, tie.number, where, number, rates.cells
+            )
         best = exploration.reductions.best()
         if chosen.shown is not None and best is not None:
-            return draw_headline(exploration, chosen.shown, float(best[1]), ties_of_best(exploration))
+            return draw_headline(slot, exploration, chosen.shown, float(best[1]), tokens, ties_of_best(exploration))
         st.warning(_NOTHING_FITS, icon=":material/block:")
         if whole:
             _offer_ways(exploration)

@@ -6,16 +6,15 @@ from html import escape
 
 import streamlit as st
 
-import models
 from dashboard.charts.elements.markup import facts, head
 from dashboard.link import page_links, state
 from dashboard.link.comparison import Comparison
-from dashboard.link.document_validation import MOST_MEGABYTES, PROBLEMS, Refused, read, sentence
+from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.queries.document_sheets import MORE_THAN_CALCULON, key_facts, representation
 from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets.clicks import was_clicked
-from dashboard.widgets.controls import whole, whole_field
+from dashboard.widgets.model_file import ask_sequence
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from engine import Scenario
@@ -52,33 +51,13 @@ def uploader() -> None:
         _draw_uses(found, file.file_id)
 
 
-def _ask_sequence(found: Model, ident: str) -> Model:
-    """Return the model with the entered sequence length; asked only if the file does not give it."""
-    if found.calculon is not None:
-        return found  # one of the six numbers that the file gives
-    longest = 0 if found.architecture is None else found.architecture.max_seq or 0
-    key = f"library_upload_sequence_{ident}"
-    entered = whole_field("Sequence length of training, tokens", 1, None, found.seq_size, key)
-    more = f" Its longest context is {longest:,}." if longest and f"{longest:,}" not in found.seq_size_basis else ""
-    st.caption(literal(f"{found.seq_size_basis}{more}"))
-    asked = None if entered is None else whole(entered)
-    if asked in (None, found.seq_size):
-        return found
-    document = {**models.to_document(found), "seq_size": asked, "seq_size_basis": "Chosen when the model was imported."}
-    try:
-        return models.load_document(document, found.name)
-    except PROBLEMS as problem:
-        st.error(literal(sentence(problem)), icon=":material/error:")
-        return found
-
-
 def _draw_uses(found: Model | System, ident: str) -> None:
     """Draw the content of the file, the parts that are left out, and its uses."""
     noun = "model" if isinstance(found, Model) else "system"
     key = f"library_upload_name_{ident}"
     st.text_input(f"Name of the {noun}", found.name[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
     if isinstance(found, Model):
-        found = _ask_sequence(found, ident)
+        found = ask_sequence(found, f"library_upload_sequence_{ident}")
     st.html(facts(key_facts(found)))
     for title, words, sentences in representation(found):
         lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)

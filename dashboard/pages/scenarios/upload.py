@@ -17,6 +17,7 @@ from dashboard.queries.document_sheets import key_facts
 from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.widgets.clicks import was_clicked
+from dashboard.widgets.model_file import ask_sequence
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
@@ -115,6 +116,8 @@ def _draw_document(found: Scenario | Comparison | Study | Model | System, scenar
 def _draw_part(found: Model | System, scenario: Scenario) -> None:
     """Draw a model (such as a config.json of Hugging Face) or a system, to replace the one in the scenario above."""
     noun = "model" if isinstance(found, Model) else "system"
+    if isinstance(found, Model):
+        found = ask_sequence(found, f"scenarios_upload_sequence_{found.name}")
     named = launch.named_shape(launch.shape_of(found)) if isinstance(found, Model) and found.layers is None else None
     known = f"; {named} of the library has the same shape" if named not in (None, found.name) else ""
     st.markdown(f"**{literal(found.title or found.name)}**")

@@ -11,17 +11,20 @@ import hardware
 import models
 from dashboard.compat.types import Place
 from dashboard.jobs.server import explorations
-from dashboard.link import state
+from dashboard.link import scenario_parameters, state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
+from dashboard.link.document_validation import Refused
 from dashboard.link.figures import FiguresView
 from dashboard.queries import scenario_edits
-from dashboard.queries.scenario_edits import altered
-from dashboard.shell.scenario import cost_model
+from dashboard.queries.scenario_edits import altered, scenario_with
+from dashboard.shell.scenario import cost_model, sizes
 from dashboard.shell.scenario import limits as limits_editor
 from dashboard.widgets import share
-from dashboard.widgets.controls import given, key_for, whole, whole_field
+from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.figures import draw_figures_choice
+from dashboard.widgets.model_file import draw_model_field
 from dashboard.words import limits, scenarios
+from dashboard.words.amounts import format_tokens
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import capacity_words, counted, plain, with_unit
 from dashboard.words.scenarios import system_name
@@ -29,19 +32,17 @@ from engine import Scenario
 from engine.columns import by_name, choice_label
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES, FRAMEWORK_WORDS
 from engine.executions.limits import FRAMEWORK, options_of
-from engine.executions.table import LARGEST
 
 __all__ = ["show", "tell_size"]
 
 _OWN: Final = "own models"
-PROCESSORS: Final = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
 
-def show(scenario: Scenario, figures: FiguresView | None = None) -> Place:
+def show(scenario: Scenario, figures: FiguresView, *, has_choice: bool = False) -> Place:
     """Draw the sentence of the scenario; return the slot of its last words, for `tell_size`.
 
-    figures: the choice of the execution whose figures are shown, on pages that follow it.
+    figures: the execution whose figures are shown, and the tokens to train. has_choice: the sentence has the choice of
+    that execution, on pages that follow it and have it nowhere else.
     """
     model, system = scenario.model, scenario.system
     bar = st.container(horizontal=True, gap="xsmall", key="bar", vertical_alignment="center")
@@ -50,32 +51,35 @@ def show(scenario: Scenario, figures: FiguresView | None = None) -> Place:
         with _draw_slot("Model", model.title or model.name, "What is trained."):
             _draw_choice("model", "Model", _of_family(model), model.name, lambda name: _model_title(model_of(name)))
             st.caption(_model_line(model))
+            _draw_own_model()
         _draw_word("on")
         with _draw_slot("GPUs", f"{scenario.num_procs:,}", by_name("num_procs").description):
-            _draw_number("procs", "GPUs", PROCESSORS, scenario.num_procs)
+            sizes.draw_gpus(scenario)
         _draw_word("×")
         with _draw_slot("System", _short_system_name(system), "Which GPUs, and how they are connected."):
             _draw_choice("system", "System", systems(), system.name, lambda name: system_name(system_of(name)))
             st.caption(_system_line(system))
+            sizes.draw_node(system)
         _draw_word("in")
         with _draw_slot("Datatype", choice_label("datatype", scenario.datatype), by_name("datatype").description):
             options = {name: choice_label("datatype", name) for name in scenario_edits.datatypes_of(scenario)}
             _draw_choice("type", "Datatype", list(options), scenario.datatype, lambda name: options.get(name, name))
         _draw_word("with a batch of")
-        batch = f"{scenario.max_batch_size:,} × {model.seq_size:,} tokens"
-        with _draw_slot("Batch", batch, by_name("batch_size").description):
-            _draw_number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
-            st.caption("Each data parallel degree uses its largest multiple up to this.")
+        with _draw_slot("Batch", sizes.batch_words(scenario), by_name("batch_size").description):
+            sizes.draw_batch(scenario)
+        _draw_word("for")
+        with _draw_slot("Tokens", format_tokens(figures.tokens_to_train), "How many tokens are trained."):
+            sizes.draw_tokens(figures)
         if FRAMEWORK in options_of(scenario.cost_model):
             _draw_word("·")
             with _draw_slot("Framework", _framework_title(scenario.framework), "Which framework runs it."):
                 _draw_framework(scenario)
         _draw_word("·")
-        limits_editor.opener(scenario, limits.describe(scenario.field_limits, system))
+        limits_editor.opener(scenario, limits.describe(sizes.other_limits(scenario), system))
         _draw_word("·")
         with _draw_slot("Cost model", scenarios.in_words(scenario), "Computes times and memory."):
             cost_model.slot(scenario)
-        if figures is not None:
+        if has_choice:
             _draw_word("· figures of")
             chosen = figures.choice.options[figures.choice.value]
             with _draw_slot("Figures of", chosen, "Execution whose figures tiles, cells and pages show."):
@@ -179,21 +183,25 @@ def _draw_framework(scenario: Scenario) -> None:
     st.caption("Executions that it does not run are not searched.")
 
 
-def _draw_number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
-    key = key_for(f"sentence_{name}", float(value))
-    whole_field(label, 1, LARGEST, value, key, on_change=_change_slot, args=(name, key))
-    suggested = value if value in suggestions else None
-    key = key_for(f"sentence_{name}_pick", suggested)
-    st.pills(
-        "Suggestions",
-        suggestions,
-        default=suggested,
-        key=key,
-        format_func=lambda number: f"{number:,}",
-        on_change=_change_slot,
-        args=(name, key),
-        label_visibility="collapsed",
-        width=300,
+def _draw_own_model() -> None:
+    """Draw the field for a model file; a model in it replaces the one of the sentence with one click."""
+    found = draw_model_field("sentence_model_file")
+    if found is None:
+        return
+    st.caption(literal(_model_line(found)))
+
+    def use() -> None:
+        try:
+            state.change_scenario(lambda now: scenario_parameters.carried(scenario_with(now, found)))
+        except Refused as problem:
+            st.toast(literal(str(problem)), icon=":material/error:")
+
+    st.button(
+        f"Train {literal(found.title or found.name)}",
+        type="primary",
+        icon=":material/play_arrow:",
+        key="sentence_model_use",
+        on_click=use,
     )
 
 
@@ -219,8 +227,7 @@ def _with_slot(now: Scenario, name: str, value: Any) -> Scenario:
         if not system.has_rate(now.datatype):
             changes["datatype"] = next(iter(system.matrix))
     else:
-        key = {"type": "datatype", "procs": "num_procs", "framework": "framework"}.get(name, "max_batch_size")
-        changes[key] = str(value) if name in ("type", "framework") else whole(value)
+        changes[{"type": "datatype", "framework": "framework"}[name]] = str(value)
     changed = altered(now, **changes)
     if changed.cost_model != now.cost_model:
         changed = scenario_edits.switch_cost_model(changed, changed.cost_model)

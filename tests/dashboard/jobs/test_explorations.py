@@ -99,6 +99,23 @@ def test_the_queue_is_bounded(gated: Explorations, gate: Gate) -> None:
     assert all(job.wait(30) and job.state == "done" for job in waiting)
 
 
+def test_what_a_session_no_longer_looks_at_is_given_up_unless_another_one_waits(
+    gated: Explorations, gate: Gate
+) -> None:
+    first = gated.look_at(scenario(8), "one")
+    assert gate.started.wait(10)
+    shared = gated.look_at(scenario(9), "two")
+    assert gated.look_at(scenario(9), "one") is shared
+    assert first.wait(10)  # it ran: its turn is free
+    assert gated.find(first.key) is None
+    last = gated.look_at(scenario(10), "one")
+    gate.open.set()
+    assert shared.wait(30)
+    assert last.wait(30)
+    assert [job.state for job in (shared, last)] == ["done", "done"]
+    assert gated.look_at(scenario(8), "one").wait(30)
+
+
 def test_nobody_waits_for_all_that_one_session_asks_for(gate: Gate) -> None:
     """What each session asked for last comes first; of very many the first are given up, and nobody else's."""
     made = Explorations(Settings(store=None, queue=20), explore=gate)

@@ -117,10 +117,11 @@ def shown(made: Scenario) -> AppTest:
     """The sentence of a scenario."""
 
     def script() -> None:
+        from dashboard.link.figures import parse_figures
         from dashboard.link.shared import parse_shared
         from dashboard.shell.scenario import sentence
 
-        sentence.show(parse_shared().scenario)
+        sentence.show(parse_shared().scenario, parse_figures())
 
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["_url"] = scenario_parameters.parameters_of(made)

@@ -14,10 +14,12 @@ from streamlit.testing.v1 import AppTest
 from dashboard.jobs import server
 from dashboard.link import scenario_parameters
 from dashboard.link.examples import EXAMPLES, Example
+from dashboard.link.figures import FiguresView
 from dashboard.pages.registry import page
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, token_flops, utilisation
 from dashboard.widgets import needed_exploration
+from dashboard.widgets.needed_exploration import PendingExploration
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, Scenario, explore, explore_scenario
@@ -102,8 +104,9 @@ def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_un
     assert any("378,108 executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
     assert not app.warning
     assert not app.error
-    kinds = [one.kind for one in EXAMPLES]
-    assert [kind for kind in kinds if kind in html(app)] == kinds
+    assert EXAMPLES[0].title in html(app)
+    offered = [button.label for button in app.button if str(button.key).startswith("example_")]
+    assert offered == [one.title for one in EXAMPLES[1:]]
     app.button(key="examples_dismiss").click().run()
     assert not any(str(button.key).startswith("example") for button in app.button)
     away = opened(**SMALL)
@@ -293,15 +296,15 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
 
 
 def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    explored = needed_exploration.exploration_of
+    explored = needed_exploration.begin_exploration
     said = "The result could not be stored and is kept in memory. No space left."
 
-    def full(scenario: Scenario, watcher: str) -> Exploration:
+    def full(scenario: Scenario, figures: FiguresView, watcher: str) -> Exploration | PendingExploration:
         server.explorations().warnings[:] = [said]
-        return explored(scenario, watcher)
+        return explored(scenario, figures, watcher)
 
     opened(**SMALL)  # explored: storing it would take the warning back
-    monkeypatch.setattr(needed_exploration, "exploration_of", full)
+    monkeypatch.setattr(needed_exploration, "begin_exploration", full)
     try:
         app = opened(**SMALL)
         assert [toast.value for toast in app.toast] == [literal(said)]

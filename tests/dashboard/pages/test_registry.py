@@ -23,7 +23,7 @@ from engine.questions.fields import question_fields
 from engine.questions.verb import Document
 
 FOLDER = Path(dashboard.pages.__file__).parent
-OF_ALL = {*scenario_parameters.NAMES, "cell", "id", "own", "figures", *state.OWN_RUN}
+OF_ALL = {*scenario_parameters.NAMES, "cell", "id", "own", "figures", "tokens", *state.OWN_RUN}
 """Parameters of the link that every page carries on."""
 READ = re.compile(rf"""["']((?:metric|download|(?:map|{"|".join(each.name for each in PAGES)})_\w+))["']""")
 """A name in the code that looks like a page's parameter."""
