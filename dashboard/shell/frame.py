@@ -26,9 +26,10 @@ from dashboard.shell.scenario import sentence
 from dashboard.widgets import needed_exploration, window
 from dashboard.widgets.clicks import forget_unanswered
 from dashboard.words.markdown import literal
+from dashboard.words.scenarios import name_of
 from engine import Scenario
 
-__all__ = ["close_page", "draw", "navigation", "open_page"]
+__all__ = ["close_page", "draw", "navigation", "open_page", "tab_title"]
 
 
 def navigation() -> Any:
@@ -72,6 +73,7 @@ def open_page(static: Path, page: Any) -> Above:
     st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
     scenario = parse_shared().scenario
+    st.set_page_config(page_title=tab_title(entry, scenario))
     with st.container(key="unseen"):
         st.html(_behaviour_script(), unsafe_allow_javascript=True)
         st.html(page_head(entry.title) + marked_in_navigation(entry.title, list(sections()).index(entry.group)))
@@ -86,7 +88,7 @@ def open_page(static: Path, page: Any) -> Above:
                 query_params={"chapter": entry.guide},
             )
     if page_links.exists("guide"):
-        search.opener(scenario)
+        search.opener()
     figures = parse_figures() if entry.has_figures_choice else None
     place = sentence.show(scenario, figures) if entry.about_scenario else None
     remarks = st.empty()
@@ -95,6 +97,15 @@ def open_page(static: Path, page: Any) -> Above:
     for warning in warned:
         st.warning(literal(warning), icon=":material/cloud_off:")
     return Above(scenario, place, remarks, told, warned)
+
+
+def tab_title(page: Page, scenario: Scenario) -> str:
+    """Return the title of a page in tabs, bookmarks and the browser's history.
+
+    scenario: of the link, named on pages about it.
+    """
+    about = [name_of(scenario)] if page.about_scenario else []
+    return " · ".join([page.title, *about, "Shardscape"])
 
 
 def close_page(above: Above) -> None:
