@@ -19,7 +19,7 @@ if __name__ != "__main__":  # Streamlit runs scripts under this name, and import
     from dashboard.compat.session_values import listed_while_they_change
     from dashboard.files import downloads, plotly_library
     from dashboard.settings import settings_from
-    from dashboard.shell import bodies, middleware, root_address
+    from dashboard.shell import bodies, middleware, root_address, unknown_address
 
     keep_whole()
     listed_while_they_change()
@@ -31,7 +31,11 @@ if __name__ != "__main__":  # Streamlit runs scripts under this name, and import
     app = st.App(
         __file__,
         routes=[*downloads.routes(), *plotly_library.routes(), *api, *root_address.routes()],
-        middleware=[Middleware(middleware.Framed, metrics=settings.metrics), Middleware(bodies.BoundedBodies)],
+        middleware=[
+            Middleware(middleware.Framed, metrics=settings.metrics),
+            Middleware(bodies.BoundedBodies),
+            Middleware(unknown_address.NamedPages),
+        ],
         lifespan=middleware.greeting,
     )
 else:

@@ -402,7 +402,7 @@ def _draw_time_parts(
         for position, (_, seconds, _, _) in enumerate(bars)
     ]
     figure.update_layout(annotations=labels)
-    figure.update_xaxes(range=[0, (2.3 if narrow else 1.5) * max(seconds for _, seconds, _, _ in bars)], visible=False)
+    figure.update_xaxes(range=[0, (3.6 if narrow else 1.5) * max(seconds for _, seconds, _, _ in bars)], visible=False)
     figure.update_yaxes(
         tickvals=list(range(len(bars))), ticktext=[name for name, _, _, _ in bars], autorange="reversed"
     )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from typing import Final
 
 from engine.columns import ALL_FIELDS, HEADLINE_OF_ANY, Column
 
-__all__ = ["glossary"]
+__all__ = ["glossary", "terms"]
+
+_FIGURES: Final = "Figures"
+"""Heading of the figures, after those of the groups of fields."""
 
 
 def glossary() -> str:
@@ -18,9 +22,18 @@ def glossary() -> str:
         "Every choice of an execution and every headline figure, as the register of columns describes them: the word "
         "on the pages, the name in files, links and commands, the unit, and what it means.\n",
         *(f"## {group}\n\n{_column_entries(columns)}\n" for group, columns in fields),
-        f"## Figures\n\n{_column_entries(HEADLINE_OF_ANY)}\n",
+        f"## {_FIGURES}\n\n{_column_entries(HEADLINE_OF_ANY)}\n",
     ]
     return "\n".join(parts)
+
+
+def terms() -> list[tuple[str, str]]:
+    """Returns the terms of the glossary with their short forms, each with the heading that it is under."""
+    found = [(column, column.group) for column in ALL_FIELDS] + [(column, _FIGURES) for column in HEADLINE_OF_ANY]
+    return [
+        (column.label if column.short == column.label else f"{column.label} ({column.short})", heading)
+        for column, heading in found
+    ]
 
 
 def _column_entries(columns: Iterable[Column]) -> str:

@@ -28,6 +28,8 @@ __all__ = [
     "change_scenario",
     "complain",
     "current_scenario",
+    "has_parameter",
+    "has_scenario",
     "link_parameters",
     "one_step",
     "open_scenario",
@@ -94,6 +96,17 @@ def begin(page: str) -> None:
 def current_scenario() -> Scenario:
     """Returns the scenario that the URL names, or the default one. Never raises: see `problems`."""
     return _read_link().scenario
+
+
+def has_scenario() -> bool:
+    """Returns whether the link says anything about the scenario, or pages before did: otherwise it is the default
+    one."""
+    return any(name in _url_copy() for name in scenario_parameters.NAMES)
+
+
+def has_parameter(name: str) -> bool:
+    """Returns whether the link has a page's own parameter, or the page remembers it."""
+    return name in _url_copy()
 
 
 def problems() -> tuple[str, ...]:

@@ -99,6 +99,8 @@ class Page:
     execution; Map, Execution and Pareto have it beside the figures."""
     guide: str
     """Name of the chapter of the guide that explains the page."""
+    tasks: tuple[str, ...] = ()
+    """Tasks on the page in the words of people, for the search: "Lower memory (out of memory, OOM)"."""
 
     @property
     def about_scenario(self) -> bool:

@@ -107,16 +107,76 @@
     const root = active?.closest("[data-st-overlay-root]") ?? menu;
     return event.key === "Escape" && root === menu && active?.getAttribute("aria-expanded") !== "true";
   };
-  // Whoever opens the search types at once.
-  let sought = null;
+  // Whoever opens the search types at once: what is typed before its field is there is kept for it, and does not reach
+  // Streamlit, whose "r" runs the page again.
+  let sought = null, typed = null, opening = 0;
+  const choose = (field, left) => { // once the list has an entry to choose
+    if (!field.getAttribute("aria-activedescendant") && left) return setTimeout(() => choose(field, left - 1), 100);
+    field.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", code: "Enter", bubbles: true, cancelable: true}));
+  };
   const seek = () => {
     const field = document.querySelector(".st-key-search_field input");
     if (field === sought) return;
     sought = field;
-    if (field !== null) setTimeout(() => field.focus(), 100); // the window takes the focus first
+    if (field === null) return;
+    setTimeout(() => { // the window takes the focus first
+      field.focus();
+      const {words, enter} = typed ?? {words: "", enter: false};
+      typed = null;
+      if (words) document.execCommand("insertText", false, words);
+      if (enter) setTimeout(() => choose(field, 20), 200);
+    }, 100);
   };
+  const openingSearch = () => {
+    if (document.querySelector(".st-key-search_field") !== null) return;
+    typed = {words: "", enter: false};
+    clearTimeout(opening);
+    opening = setTimeout(() => { typed = null; }, 10_000); // it did not come
+  };
+  const keep = (event) => {
+    if (typed === null || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key.length === 1) typed.words += event.key;
+    else if (event.key === "Backspace") typed.words = typed.words.slice(0, -1);
+    else if (event.key === "Enter") typed.enter = true;
+    else {
+      if (event.key === "Escape") typed = null;
+      return;
+    }
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  };
+  addEventListener("keydown", (event) => {
+    const shortcut = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k";
+    if (shortcut && document.querySelector(".st-key-search_open kbd") !== null) openingSearch();
+    else keep(event);
+  }, true);
+  addEventListener("click", ({target}) => { if (target.closest?.(".st-key-search_open button")) openingSearch(); }, true);
+
+  // Markup of Streamlit's that people who hear a page, or have no pointer, cannot use as it is: a place for files that
+  // has a name but says that it is nothing, code that scrolls but not by keyboard, and on a phone a list of pages with
+  // something else than items, which is told as named groups of links.
+  let mending = 0;
+  const mend = () => {
+    mending = 0;
+    for (const each of document.querySelectorAll("[data-testid=stFileUploaderDropzone][role=presentation]")) {
+      each.setAttribute("role", "group");
+    }
+    const pages = "[data-testid=stSidebarNavItems]";
+    for (const each of document.querySelectorAll(`${pages}:not([role]), ${pages} li:not([role])`)) {
+      each.setAttribute("role", "none");
+    }
+    for (const each of document.querySelectorAll(`${pages} > div:not([role])`)) {
+      each.setAttribute("role", "group");
+      each.setAttribute("aria-label", each.querySelector("header p")?.textContent ?? "");
+    }
+    for (const each of document.querySelectorAll("[data-testid=stCode] pre:not([tabindex])")) {
+      if (each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight) each.tabIndex = 0;
+    }
+  };
+  const mendLater = () => { mending ||= setTimeout(mend, 200); };
   new MutationObserver(() => {
     seek();
+    mendLater();
     if (menu !== null && !menu.isConnected) closed();
     const found = document.querySelector("[data-testid=stPopoverBody]");
     if (menu === null && found !== null && visible(found)) {

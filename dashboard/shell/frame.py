@@ -28,9 +28,10 @@ from dashboard.widgets import needed_exploration, window
 from dashboard.widgets.clicks import forget_unanswered
 from dashboard.widgets.own_run import draw_own_run
 from dashboard.words.markdown import literal
+from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
 
-__all__ = ["close_page", "draw", "navigation", "open_page"]
+__all__ = ["close_page", "draw", "navigation", "open_page", "tab_title"]
 
 
 def navigation() -> Any:
@@ -83,6 +84,7 @@ def open_page(static: Path, page: Any) -> Above:
     st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
     scenario = parse_shared().scenario
+    st.set_page_config(page_title=tab_title(entry, scenario))
     if entry.needs is Needs.EXPLORATION:
         needed_exploration.begin_ahead(scenario, parse_figures(), state.watcher())
     with st.container(key="unseen"):
@@ -99,7 +101,7 @@ def open_page(static: Path, page: Any) -> Above:
                 query_params={"chapter": entry.guide},
             )
     if page_links.exists("guide"):
-        search.opener(scenario)
+        search.opener()
     place = None
     if entry.about_scenario:
         place = sentence.show(scenario, parse_figures(), has_choice=entry.has_figures_choice)
@@ -109,6 +111,15 @@ def open_page(static: Path, page: Any) -> Above:
     for warning in warned:
         st.warning(literal(warning), icon=":material/cloud_off:")
     return Above(scenario, place, remarks, told, warned)
+
+
+def tab_title(page: Page, scenario: Scenario) -> str:
+    """Return the title of a page in tabs, bookmarks and the browser's history.
+
+    scenario: of the link, named on pages about it.
+    """
+    about = [name_of(scenario)] if page.about_scenario else []
+    return " · ".join([page.title, *about, "Shardscape"])
 
 
 def close_page(above: Above) -> None:

@@ -99,6 +99,89 @@ async function save(Plotly, {place, config}) {
   link.click();
 }
 
+// Marks that can be clicked, by where their middle is in the chart [px].
+const marks = ({_fullLayout, calcdata}) => calcdata.flatMap((points) => {
+  const {trace: {xaxis = "x", yaxis = "y", customdata, index} = {}} = points[0] ?? {};
+  const [across, up] = [xaxis, yaxis].map((name) => _fullLayout[name.replace(/^[xy]/, "$&axis")]);
+  if (!customdata || !across || !up) return [];
+  return points.map(({ct, x, y, i}, place) => {
+    const pointNumber = i ?? place;
+    const [left, top] = ct ?? [across.c2p(x), up.c2p(y)];
+    const told = customdata[pointNumber];
+    if (told === undefined || told === null || !Number.isFinite(left + top)) return null;
+    return {curveNumber: index, pointNumber, left: left + across._offset, top: top + up._offset, told};
+  }).filter(Boolean);
+});
+
+const around = ({data, _fullLayout}, {curveNumber}) => {
+  const {xaxis = "x", yaxis = "y"} = data[curveNumber];
+  const axis = (name) => _fullLayout[name.replace(/^[xy]/, "$&axis")];
+  return {data: data[curveNumber], xaxis: axis(xaxis), yaxis: axis(yaxis)};
+};
+
+const STEPS = {ArrowRight: ["left", 1], ArrowLeft: ["left", -1], ArrowDown: ["top", 1], ArrowUp: ["top", -1]};
+
+// The next mark in a direction: the nearest, where a detour sideways counts double.
+const beside = (all, now, key) => {
+  const [along, sign] = STEPS[key], sideways = along === "left" ? "top" : "left";
+  const far = (each) => sign * (each[along] - now[along]);
+  const cost = (each) => far(each) + 2 * Math.abs(each[sideways] - now[sideways]);
+  return all.filter((each) => far(each) > 1).sort((one, other) => cost(one) - cost(other))[0] ?? now;
+};
+
+// Where the keyboard is in a chart: at the frame of what is selected at first.
+const first = (all, {layout: {shapes = []}, _fullLayout: {xaxis, yaxis}}) => {
+  const frame = shapes.find(({name}) => name === "clicked");
+  if (!frame || !xaxis || !yaxis) return all[0];
+  const [left, top] = [xaxis._offset + xaxis.d2p((frame.x0 + frame.x1) / 2), yaxis._offset + yaxis.d2p((frame.y0 + frame.y1) / 2)];
+  const far = (each) => Math.hypot(each.left - left, each.top - top) || 0;
+  return all.toSorted((one, other) => far(one) - far(other))[0];
+};
+
+// Whoever has no pointer goes from mark to mark by arrows, hears what each says, and selects by Enter or the space bar.
+function walk(own, event) {
+  const {Plotly, place} = own;
+  if (!own.clickable || !Plotly || event.target !== place || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") return leave(own);
+  const selects = event.key === "Enter" || event.key === " ";
+  if (!selects && !(event.key in STEPS)) return;
+  const all = marks(place);
+  if (!all.length) return;
+  event.preventDefault();
+  const known = all.find(({curveNumber, pointNumber}) =>
+    curveNumber === own.at?.curveNumber && pointNumber === own.at?.pointNumber);
+  if (selects && known) {
+    const {data, xaxis, yaxis} = around(place, known);
+    return select(Plotly, own, known.told, {data, pointNumber: known.pointNumber, xaxis, yaxis});
+  }
+  own.at = known ? beside(all, known, event.key) : first(all, place);
+  Plotly.Fx.hover(place, [own.at]);
+  own.cursor ??= Object.assign(document.createElement("div"), {className: "ss-cursor"});
+  Object.assign(own.cursor.style, {left: `${own.at.left}px`, top: `${own.at.top}px`});
+  place.append(own.cursor);
+  own.heard.textContent = [...place.querySelectorAll(".hoverlayer .hovertext")]
+    .map((each) => [...each.querySelectorAll("text, tspan.line")].filter(({childElementCount}) => !childElementCount)
+      .map(({textContent}) => textContent).join(", ")).join("; ");
+}
+
+function leave(own) {
+  if (own.at && own.Plotly) own.Plotly.Fx.unhover(own.place);
+  own.cursor?.remove();
+  own.at = null;
+}
+
+// Labels of an axis that has no room for them all run into each other.
+const LABEL = 58; // room of a label such as "1,000 GiB" [px]
+async function thin(Plotly, place) {
+  const change = {};
+  for (const [name, axis] of Object.entries(place._fullLayout)) {
+    if (!/^xaxis\d*$/.test(name) || axis.type !== "linear" || axis.tickmode === "array") continue;
+    const most = Math.max(2, Math.floor(axis._length / LABEL));
+    if ((axis._vals?.length ?? 0) > most + 1) Object.assign(change, {[`${name}.nticks`]: most, [`${name}.dtick`]: null});
+  }
+  if (Object.keys(change).length) await Plotly.relayout(place, change);
+}
+
 async function step(Plotly, own) {
   const width = own.place.clientWidth;
   const family = getComputedStyle(own.place).fontFamily;
@@ -130,18 +213,24 @@ async function step(Plotly, own) {
   own.buttons ??= [[{name: "toImage", title: "Download as PNG", icon: Plotly.Icons.camera,
     click: () => save(Plotly, own).catch(console.warn)}]];
   await Plotly.react(own.place, figure.data, layout, {...own.config, modeBarButtons: own.buttons});
+  await thin(Plotly, own.place);
+  if (own.at) leave(own); // its marks are where others were
   if (own.listens) return;
   own.listens = true;
   listenToBrushes(Plotly, own);
   own.place.on("plotly_click", ({points}) => {
     const point = points.find(({customdata}) => customdata !== undefined && customdata !== null);
     if (!own.clickable || !point) return;
-    own.send("clicked", [plain(point.customdata)].flat());
-    const shapes = own.place.layout.shapes ?? [];
-    if (!shapes.some(({name}) => name === "clicked")) return;
-    own.shown = ""; // the server's own frames replace these
-    Plotly.relayout(own.place, {shapes: marked(shapes, point)});
+    select(Plotly, own, point.customdata, point);
   });
+}
+
+function select(Plotly, own, told, point) {
+  own.send("clicked", [plain(told)].flat());
+  const shapes = own.place.layout.shapes ?? [];
+  if (!shapes.some(({name}) => name === "clicked")) return;
+  own.shown = ""; // the server's own frames replace these
+  Plotly.relayout(own.place, {shapes: marked(shapes, point)});
 }
 
 // A box, once drawn, is the server's to show.
@@ -182,6 +271,8 @@ export default function ({data, parentElement, setTriggerValue}) {
     own.place.className = "ss-chart";
     own.place.setAttribute("role", "figure");
     parentElement.append(own.place);
+    own.place.addEventListener("keydown", (event) => walk(own, event));
+    own.place.addEventListener("blur", () => leave(own));
     own.draw = () => redraw(own).catch((error) => {
       console.warn(error);
       if (!own.listens) own.place.textContent = own.place.ariaLabel; // what it shows, in words
@@ -191,6 +282,12 @@ export default function ({data, parentElement, setTriggerValue}) {
     drawn.set(parentElement, own);
   }
   own.place.setAttribute("aria-label", data.alt);
+  if (data.clickable && !own.heard) {
+    own.heard = Object.assign(document.createElement("div"), {className: "ss-heard", role: "status"});
+    own.place.after(own.heard);
+    own.place.tabIndex = 0;
+    own.place.setAttribute("aria-description", "Arrow keys go from mark to mark, Enter selects one.");
+  }
   own.place.style.minHeight = `${data.height}px`;
   const script = document.querySelector(data.script);
   own.library = new URL(data.library, script ? script.src : document.baseURI).href;
@@ -203,5 +300,6 @@ export default function ({data, parentElement, setTriggerValue}) {
     drawn.delete(parentElement);
     own.Plotly?.purge(own.place);
     own.place.remove();
+    own.heard?.remove();
   };
 }

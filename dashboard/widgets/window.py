@@ -14,7 +14,7 @@ from dashboard.compat.session import in_browser
 
 __all__ = ["NARROW", "is_narrow", "watch"]
 
-NARROW: Final = 700
+NARROW: Final = 800
 """Windows of at most this width are narrow [px]; the style sheets lay out by the same width."""
 
 _KNOWN: Final = "_narrow"

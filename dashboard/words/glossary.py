@@ -7,7 +7,7 @@ from typing import Final
 from engine import Scenario, launch
 from engine.columns import applies, by_name, choices_of
 
-__all__ = ["flags", "words"]
+__all__ = ["WORDS", "flags", "words"]
 
 
 _NAMES: Final = (
@@ -21,7 +21,7 @@ _NAMES: Final = (
 )
 _FURTHER: Final = ("expert_par", "context_par", "zero_stage", "optimizer_sharding")
 """Fields explained if the cost model has them and they follow from nothing else."""
-_WORDS: Final = (
+WORDS: Final = (
     ("Feasible", "an execution that this system can run: it fits both memories and the networks."),
     ("HBM, host memory", "the memory of a GPU itself, and that of the computer around it, to which can be offloaded."),
     ("Exposed", "time that the GPUs spend waiting for a transfer; the rest of it hides behind computing."),
@@ -41,7 +41,7 @@ def words(scenario: Scenario) -> list[tuple[str, str, str]]:
     columns = [by_name(name) for name in (*_NAMES, *_FURTHER) if name in there]
     return [
         *((column.label, column.short, column.description) for column in columns),
-        *((word, "", meaning) for word, meaning in _WORDS),
+        *((word, "", meaning) for word, meaning in WORDS),
     ]
 
 

@@ -6,6 +6,7 @@ for another width is seen in both directions.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from dashboard.charts.elements.advice import rows_table
 from dashboard.pages.contract import Needs
 from dashboard.pages.contract import Page as Entry
 from dashboard.pages.registry import PAGES
+from tests.browser.axe import VERSION, axe_script, violations
 from tests.browser.conftest import ROOT, SMALL, open_at, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
@@ -34,7 +36,12 @@ LOOKED_AT = [
     *((each, CALIBRATED) for each in PAGES if each.name == "execution"),
     *((each, FINE) for each in PAGES if each.name == "schedules"),
 ]
-WIDE, PHONE = 1280, 390
+WIDE, TABLET, PHONE = 1280, 768, 390
+SEVERAL_COLUMNS = ("execution", "memory", "whatif", "compare", "serving", "validation")
+"""Pages whose charts are next to each other: on a tablet they have the least room."""
+HIDDEN_COLUMNS = """() => [...document.querySelectorAll(".ss-wraps")].filter((each) =>
+  each.scrollWidth > each.parentElement.clientWidth).map((each) => each.textContent.slice(0, 60))"""
+"""Tables that are to be seen whole, but are wider than their place."""
 TALL = 5000
 """So high that whole pages are drawn [px]."""
 MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")
@@ -95,6 +102,18 @@ class Screen:
         self._width = width
 
 
+@pytest.fixture(scope="session")
+def axe(pytestconfig: pytest.Config) -> str | None:
+    """The script of axe-core; None without the registry of npm, which is there in CI."""
+    assert pytestconfig.cache is not None
+    try:
+        return axe_script(Path(pytestconfig.cache.mkdir("axe-core")))
+    except OSError:
+        if os.environ.get("CI"):
+            raise
+        return None
+
+
 @pytest.fixture(scope="module")
 def screen(warm: BrowserContext, server: str) -> Iterator[Screen]:
     """Shows pages one after the other."""
@@ -136,16 +155,31 @@ def heard(page: Page) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("entry", "link"), LOOKED_AT, ids=lambda each: each.name if isinstance(each, Entry) else each.partition("&")[0]
 )
-def test_a_page_is_heard_and_seen_on_screens_of_any_width(screen: Screen, entry: Entry, link: str) -> None:
+def test_a_page_is_heard_and_seen_on_screens_of_any_width(
+    screen: Screen, entry: Entry, link: str, axe: str | None
+) -> None:
+    page = screen.page
     for width in screen.visit("" if entry is PAGES[0] else entry.name, link):
         screen.show(width)
-        assert looks(screen.page) == {}, f"{width} wide"
-        (check_wide if width == WIDE else check_phone)(screen.page, entry)
-    assert screen.page.evaluate(OTHERWISE_ANEW) == []
+        assert looks(page) == {}, f"{width} wide"
+        if axe is not None:
+            assert violations(page, axe) == [], f"{width} wide"
+        (check_wide if width == WIDE else check_phone)(page, entry, axe)
+    if entry.name in SEVERAL_COLUMNS:
+        page.set_viewport_size({"width": TABLET, "height": TALL})
+        assert looks(page) == {}, f"{TABLET} wide"
+        assert page.evaluate(HIDDEN_COLUMNS) == []
+    assert page.evaluate(OTHERWISE_ANEW) == []
 
 
-def check_wide(page: Page, entry: Entry) -> None:
+def test_the_rules_of_accessibility_are_there(axe: str | None) -> None:
+    if axe is None:
+        pytest.skip(f"no axe-core {VERSION}: the registry of npm cannot be reached")
+
+
+def check_wide(page: Page, entry: Entry, axe: str | None) -> None:
     """What people hear of a page, and what they print."""
+    assert page.title().split(" · ")[0] == entry.title
     sentence = SENTENCE if entry.needs is not Needs.NOTHING else ()
     for begin in sentence:
         # A script names the sentence's parts when they are drawn, one by one: what is drawn again has no name before.
@@ -158,13 +192,16 @@ def check_wide(page: Page, entry: Entry) -> None:
     assert [node for node in nodes if node["role"] in NAMED and not node["name"]] == []
     if entry.name == "memory":
         assert_printed_beside_the_logo(page)
+    page.emulate_media(color_scheme="dark")
     if entry.name in ("explore", "whatif"):  # what no phone shows
-        page.emulate_media(color_scheme="dark")
         assert looks(page) == {}, "wide, in the dark"
+    if axe is not None:  # the other rules are not about colours
+        assert violations(page, axe, ["color-contrast"]) == [], "wide, in the dark"
 
 
-def check_phone(page: Page, entry: Entry) -> None:
+def check_phone(page: Page, entry: Entry, axe: str | None) -> None:
     """What stands where on a phone."""
+    assert page.evaluate(HIDDEN_COLUMNS) == []
     if entry.name in ANSWER_FIRST:
         page.wait_for_function(IN_ORDER, arg=ANSWER_FIRST[entry.name])
     if entry.name == "whatif":
@@ -237,10 +274,42 @@ def test_the_keyboard_follows_into_menus_and_back(screen: Screen) -> None:
     expect(page.locator("[role=tooltip]").locator("visible=true").first).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("[role=tooltip]").locator("visible=true")).to_have_count(0)
+    # What is typed at once, before there is a field, is not lost, nor is a key that Streamlit has a meaning for.
     page.keyboard.press("Control+k")
-    expect(page.locator(".st-key-search_field input")).to_be_focused()
+    page.keyboard.type("r")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("use this modxx")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Backspace")
+    expect(page.locator(".st-key-search_field input")).to_have_value("use this mod")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("Control+k")
     page.keyboard.type("pareto\n")
-    page.wait_for_url("**/pareto**")
+    page.wait_for_url("**/pareto**procs=8**")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    settled(page)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("gpt-3 1.3b use this\n")
+    page.wait_for_url("**/pareto**model=gpt3-1.3B**procs=8**limits=**")
+
+
+def test_cells_of_the_map_are_chosen_by_keyboard(screen: Screen) -> None:
+    page = screen.page
+    screen.show(WIDE)
+    screen.visit("", LINK)
+    page.wait_for_selector(".st-key-explore_map .barlayer path")
+    settled(page)
+    chart, heard_cell = (page.locator(f".st-key-explore_map {each}").first for each in (".ss-chart", ".ss-heard"))
+    chart.focus()
+    page.keyboard.press("ArrowRight")  # begins at the selected cell, TP 4 and PP 2
+    expect(heard_cell).to_contain_text("samples/s")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**cell=2x1**")
+    expect(chart).to_be_focused()
 
 
 def test_no_redraw_takes_the_focus_out_of_an_open_menu(screen: Screen) -> None:

@@ -182,7 +182,7 @@ def step_parts(parts: Mapping[str, float], taken: float, mode: str = "light") ->
         for position, (name, seconds, _) in enumerate(bars)
     ]
     figure.update_layout(annotations=labels)
-    figure.update_xaxes(range=[0, 1.42 * longest], visible=False)
+    figure.update_xaxes(range=[0, 1.7 * longest], visible=False)
     figure.update_yaxes(
         tickvals=list(range(len(bars))),
         ticktext=[name for name, _, _ in bars],

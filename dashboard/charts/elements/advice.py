@@ -39,17 +39,25 @@ def card_text(name: str, title: str, note: str) -> str:
     )
 
 
-def rows_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, texts: Collection[int] = ()) -> str:
-    """Returns rows of words as a table that scrolls sideways where it is too wide. texts: columns that align left."""
+def rows_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, texts: Collection[int] = (), wraps: bool = False
+) -> str:
+    """Returns rows of words as a table that scrolls sideways where it is too wide.
+
+    texts: columns that align left. wraps: True for a table as wide as its place, whose words go on in the next line.
+    """
 
     def cells(row: Sequence[str], tag: str) -> str:
+        # A column without a name has no header: an empty one is announced for nothing.
+        tags = [tag if text else "td" for text in row]
         return "".join(
-            f"<{tag}{' class=ss-text' if place in texts else ''}>{escape(text)}</{tag}>"
-            for place, text in enumerate(row)
+            f"<{own}{' class=ss-text' if place in texts else ''}>{escape(text)}</{own}>"
+            for place, (own, text) in enumerate(zip(tags, row, strict=True))
         )
 
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    kind = "ss-rows ss-wraps" if wraps else "ss-rows"
     return (
-        f'<div class="ss-scroll" tabindex="0"><table class="ss-rows"><thead><tr>{cells(headers, "th")}</tr></thead>'
+        f'<div class="ss-scroll" tabindex="0"><table class="{kind}"><thead><tr>{cells(headers, "th")}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )

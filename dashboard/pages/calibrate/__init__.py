@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.TRUST,
     place=2,
     help="Fit the calibrated model to measured runs of your own cluster.",
+    tasks=("Fit the model to my own runs",),
     needs=Needs.NOTHING,
     guide="accuracy",
     parameters=page_parameters(PAGE_NAME, CalibrateLink),

@@ -12,6 +12,7 @@ PAGE = Page(
     group=NavigationGroup.PLAN,
     place=5,
     help="Which of many machines is the best for a mix of models, under a budget.",
+    tasks=("Design a machine under a budget",),
     needs=Needs.NOTHING,
     guide="codesign",
     parameters={

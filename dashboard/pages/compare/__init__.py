@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.DECIDE,
     place=2,
     help="Scenarios side by side: their differences and the effects.",
+    tasks=("Decide which GPU to buy or rent", "Compare systems, models or sizes"),
     needs=Needs.SCENARIO,
     has_figures_choice=True,
     guide="recipes",

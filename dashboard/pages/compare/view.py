@@ -12,6 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.charts.elements.advice import rows_table
 from dashboard.charts.elements.colour_scale import ramp_for
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
 from dashboard.charts.execution.memory_bars import aligned_memory
@@ -37,7 +38,6 @@ from dashboard.widgets.hardware_changes import reset
 from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.widgets.scenario_adder import opener, parse_whatif, suggestions
 from dashboard.widgets.share import file_name
-from dashboard.widgets.tables import ROW, height_of
 from dashboard.widgets.window import is_narrow
 from dashboard.words.differences import gain_tone
 from dashboard.words.executions import differences as choices_that_differ
@@ -242,20 +242,13 @@ def _draw_differences(sides: list[Side]) -> None:
     if not len(table):
         st.caption("Nothing: all scenarios are the same.")
         return
-    st.dataframe(
-        table,
-        hide_index=True,
-        height=height_of(len(table), 330),
-        row_height=ROW,
-        key="compare_diff",
-        alt=f"{len(table)} fields differ: {', '.join(table['Field'].head(6))}.",
-        column_config={
-            "Part": st.column_config.TextColumn(width=60),
-            "Field": st.column_config.TextColumn(width=170),
-            # A column without a width grows with the others, and names of systems need the room.
-            **{side.letter: st.column_config.TextColumn(width=940 // len(sides)) for side in sides},
-        },
-    )
+    st.html(_table_markup(table))
+
+
+def _table_markup(table: pd.DataFrame) -> str:
+    """Return a table whose columns are all in sight at any width: its words go on in the next line."""
+    rows = table.astype(str).to_numpy().tolist()
+    return rows_table(list(table.columns), rows, texts=range(len(table.columns)), wraps=True)
 
 
 def _draw_maps(view: CompareView, sides: list[Side]) -> None:
@@ -345,17 +338,7 @@ def _draw_best(view: CompareView, sides: list[Side]) -> None:
         for side in sides:
             if side.best is not None:
                 launch.popover(side.scenario, side.best, f"compare_launch_{side.letter}", label=f"Launch {side.letter}")
-    table = best_table(sides)
-    told_of = ", ".join(f"{side.letter} {execution_name(side.best)}" for side in sides if side.best is not None)
-    st.dataframe(
-        table,
-        hide_index=True,
-        height=height_of(len(table), 620),
-        row_height=ROW,
-        key="compare_best",
-        column_config={"": st.column_config.TextColumn(width=130)},
-        alt=f"Executions compared: {told_of or 'none'}.",
-    )
+    st.html(_table_markup(best_table(sides)))
 
 
 def _draw_memory(sides: list[Side], mode: str) -> None:

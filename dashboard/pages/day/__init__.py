@@ -12,6 +12,7 @@ PAGE = Page(
     group=NavigationGroup.SERVE,
     place=2,
     help="Replicas that follow the demand of a day: GPUs, cost per million tokens, energy, what to reserve.",
+    tasks=("Follow the demand of a day (autoscaling)", "Decide how many replicas to reserve"),
     needs=Needs.NOTHING,
     guide="day-of-service",
     parameters=page_parameters(PAGE_NAME, DayQuestion, only=ASKED_FIELDS) | page_parameters(PAGE_NAME, DayLink),

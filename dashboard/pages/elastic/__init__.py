@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.PLAN,
     place=3,
     help="The best plan of a training job under each limit of its resources, alone or sharing a cluster.",
+    tasks=("Plan for GPUs that come and go", "Share a cluster between jobs"),
     needs=Needs.NOTHING,
     guide="elastic",
     parameters=PARAMETERS,

@@ -13,6 +13,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic import model_phases_steps, resource_curve
+from dashboard.link import state
 from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.figures import parse_figures
@@ -40,7 +41,7 @@ from engine.recommendation import FIGURES_OF
 from hardware import System
 from models import Model
 
-__all__ = ["ModelView", "draw_model", "parse_model", "parse_system"]
+__all__ = ["ModelView", "draw_model", "parse_model", "parse_scenario", "parse_system"]
 
 MOST_PHASES: Final = 24
 _STEP: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@(\d{1,7})")
@@ -102,22 +103,36 @@ class ModelView:
         return int(self.fields["most_gpus"].value)
 
 
-def parse_system(reader: LinkReader[Any]) -> str:
-    """Parse the name of a system. reader: of a question with a system."""
+def parse_system(reader: LinkReader[Any], start: str = "h100_80g_sxm") -> str:
+    """Parse the name of a system. reader: of a question with a system. start: the system without the parameter."""
     machines = system_titles({name: system_of(name) for name in systems()})
-    return str(reader.read("system", default="h100_80g_sxm", options=machines))
+    return str(reader.read("system", default=start, options=machines))
+
+
+def parse_scenario() -> Scenario | None:
+    """Return the scenario of the link if it can be planned here: of a model and a system in the lists, which has the
+    datatype of plans."""
+    if not state.has_scenario():
+        return None
+    scenario = state.current_scenario()
+    known = scenario.model.name in usable_models() and scenario.system.name in systems()
+    return scenario if known and scenario.system.has_rate("bfloat16") else None
 
 
 def parse_model(mode: str) -> ModelView:
-    """Parse this part of the link. mode: "light" or "dark"."""
+    """Parse this part of the link; model, system, GPUs and batch start as the scenario's. mode: "light" or "dark"."""
     page, asked = LinkReader(ElasticLink, PAGE_NAME), LinkReader(ElasticQuestion, PAGE_NAME)
     known = {name: model_of(name).title or name for name in usable_models()}
-    name = asked.read("model", default="llama-3-8B", options=known)
-    machine = parse_system(asked)
+    start = ("llama-3-8B", "h100_80g_sxm", 64, 64)
+    now = parse_scenario()
+    if now is not None:
+        start = (now.model.name, now.system.name, now.max_batch_size, min(now.num_procs, MOST_GPUS))
+    name = asked.read("model", default=start[0], options=known)
+    machine = parse_system(asked, start[1])
     system = system_of(machine)
     size = system.node_size
-    batch = asked.read("global_batch", default=64)
-    gpus = page.read("most_gpus")
+    batch = asked.read("global_batch", default=start[2])
+    gpus = page.read("most_gpus", default=start[3])
     lost = asked.read("lost_nodes", default=1, most=64)
     asked.read("spare_nodes", default=1, options={number: str(number) for number in range(9)})
     asked.read("repair_s", most=100_000)

@@ -12,7 +12,7 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.elastic.accuracy import draw_accuracy, parse_accuracy
 from dashboard.pages.elastic.fit import draw_fit, parse_fit
-from dashboard.pages.elastic.library_model import draw_model, parse_model
+from dashboard.pages.elastic.library_model import draw_model, parse_model, parse_scenario
 from dashboard.pages.elastic.link import PAGE_NAME, ElasticLink
 from dashboard.pages.elastic.losses import draw_losses, parse_losses
 from dashboard.pages.elastic.one_job import draw_job, parse_job
@@ -46,9 +46,9 @@ class ElasticView:
 
 
 def parse() -> ElasticView:
-    """Parse the page's part of the link."""
+    """Parse the page's part of the link. With a scenario it opens on its model, otherwise on a published one."""
     reader = LinkReader(ElasticLink, PAGE_NAME)
-    name = reader.read("show")
+    name = reader.read("show", default="job" if parse_scenario() is None else "model")
     subject = reader.fields["show"]
     try:
         return ElasticView(subject, SUBJECTS[name][0](state.theme_mode()))

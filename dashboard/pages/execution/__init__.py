@@ -12,6 +12,12 @@ PAGE = Page(
     group=NavigationGroup.EXPLORE,
     place=2,
     help="Everything about one execution: time, memory, schedule, layers, networks.",
+    tasks=(
+        "Get the launch script",
+        "See where the time of a step goes",
+        "Check whether my throughput is normal",
+        "Compare with a profiler trace",
+    ),
     needs=Needs.EXPLORATION,
     guide="formulas",
     parameters={

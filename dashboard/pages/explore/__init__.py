@@ -12,6 +12,13 @@ PAGE = Page(
     group=NavigationGroup.EXPLORE,
     place=1,
     help="Every execution of one model on one system, as a map of tensor by pipeline parallel.",
+    tasks=(
+        "Find the best layout",
+        "Change the sequence length or batch",
+        "Use my own config.json",
+        "Restrict settings, such as no offload",
+        "Find out why nothing fits (out of memory, OOM)",
+    ),
     needs=Needs.EXPLORATION,
     answers_first=True,
     guide="reading-the-map",

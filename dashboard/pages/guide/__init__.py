@@ -10,7 +10,8 @@ PAGE = Page(
     group=NavigationGroup.TRUST,
     place=0,
     help="How to read the pages, what the figures mean, and recipes for common questions.",
+    tasks=("Learn to read the pages",),
     needs=Needs.NOTHING,
     guide="quick-start",
-    parameters={"chapter": "chapter of the guide"},
+    parameters={"chapter": "chapter of the guide", "section": "section of the chapter"},
 )

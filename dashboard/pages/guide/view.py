@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Final
 
 import streamlit as st
 
@@ -14,30 +16,45 @@ from dashboard.widgets import window
 
 __all__ = ["GuideView", "parse", "render"]
 
+_SHOW_SECTION: Final = """<script>
+(() => {{
+  const seek = (left) => {{
+    const heading = document.getElementById({});
+    if (heading) heading.scrollIntoView();
+    else if (left) setTimeout(() => seek(left - 1), 100);
+  }};
+  seek(50);
+}})();
+</script>"""
+"""Script that moves the window to a heading, which the browser draws a little later; run once per section."""
+
 
 @dataclass(frozen=True, slots=True)
 class GuideView:
     """The page's part of the link."""
 
     chapter: Chapter
+    section: str
+    """Anchor of the section to begin at; empty for the beginning."""
 
 
 def parse() -> GuideView:
     """Reads the page's part of the link."""
-    return GuideView(chapter(state.url_value("chapter", CHAPTERS[0], CHAPTERS)))
+    read = chapter(state.url_value("chapter", CHAPTERS[0], CHAPTERS))
+    return GuideView(read, state.url_value("section", "", {"", *map(anchor, read.sections)}))
 
 
 def render(view: GuideView) -> None:
     """Draws the page. view: what `parse` returned."""
     if window.is_narrow():
         _choose_chapter(view.chapter)
-        _draw_chapter(view.chapter)
+        _draw_chapter(view.chapter, view.section)
         return
     contents, text = st.columns([1, 3.4], gap="large")
     with contents:
         _draw_contents(view.chapter)
     with text:
-        _draw_chapter(view.chapter)
+        _draw_chapter(view.chapter, view.section)
 
 
 def _draw_contents(read: Chapter) -> None:
@@ -56,12 +73,19 @@ def _choose_chapter(read: Chapter) -> None:
         index=CHAPTERS.index(read.name),
         format_func=lambda name: chapter(name).title,
         key=key,
-        on_change=lambda: state.set_url_value("chapter", st.session_state[key]),
+        on_change=lambda: _open_chapter(st.session_state[key]),
     )
 
 
-def _draw_chapter(read: Chapter) -> None:
-    """Draw a chapter: its title, links to its sections, its text and pictures, and the next one."""
+def _open_chapter(name: str) -> None:
+    state.set_url_values({"chapter": name, "section": None})
+
+
+def _draw_chapter(read: Chapter, section: str) -> None:
+    """Draw a chapter: its title, links to its sections, its text and pictures, and the next one.
+
+    section: anchor that the window is moved to; empty for none.
+    """
     with st.container(key="guide_text"):
         st.html(head(read.title))
         if len(read.sections) > 1:
@@ -71,6 +95,8 @@ def _draw_chapter(read: Chapter) -> None:
                 st.image(piece.path.read_bytes(), caption=piece.words)
             else:
                 st.markdown(piece)
+        if section:
+            st.html(_SHOW_SECTION.format(json.dumps(section)), unsafe_allow_javascript=True)
         following = CHAPTERS[CHAPTERS.index(read.name) + 1 :]
         if following:
             _chapter_button(following[0], f"Next: {chapter(following[0]).title}", read, icon=":material/arrow_forward:")
@@ -82,7 +108,7 @@ def _chapter_button(name: str, words: str, read: Chapter, icon: str | None) -> N
         words,
         key=f"guide_{'list' if icon is None else 'next'}_{name}",
         icon=icon,
-        on_click=state.set_url_value,
-        args=("chapter", name),
+        on_click=_open_chapter,
+        args=(name,),
         type="secondary" if name == read.name else "tertiary",
     )

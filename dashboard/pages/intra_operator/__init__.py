@@ -12,6 +12,7 @@ PAGE = Page(
     group=NavigationGroup.PLAN,
     place=4,
     help="How the products inside layers are split over devices: every vector of strategies, and the best.",
+    tasks=("Split products inside layers over devices",),
     needs=Needs.NOTHING,
     guide="intra-operator",
     parameters=page_parameters(

@@ -10,6 +10,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard.compat.types import Place
+from dashboard.link import state
 from dashboard.link.catalogue import model_of, named_system, system_of, systems
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.intra_operator.link import LIKE, PAGE_NAME, IntraOperatorLink
@@ -90,21 +91,29 @@ class IntraOperatorInputs:
 def parse_inputs() -> tuple[IntraOperatorInputs, IntraOperatorLink, Mapping[str, LinkField]]:
     """Parse the link: the question with its labels, the page's other parameters, and all fields by name.
 
-    Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
+    Model and system start as the scenario's, if there is one whose products can be split. Raises
+    `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
     """
     asked, page = LinkReader(OperatorsQuestion, PAGE_NAME), LinkReader(IntraOperatorLink, PAGE_NAME)
-    is_published = page.read("source") == "published"
+    known = {name: model_of(name).title or name for name in model_names()}
+    follows = state.has_scenario() and not state.has_parameter(f"{PAGE_NAME}_suite")
+    scenario = state.current_scenario() if follows else None
+    if scenario is not None and scenario.model.name not in known:
+        scenario = None
+    is_published = page.read("source", default="published" if scenario is None else "library") == "published"
     if is_published:
         model = page.read("suite", options={name: _suite_title(name) for name in _suite_names()})
         title, depth = page.fields["suite"].options[model].partition(" ·")[0], suite_depth(model)
         batch, layers = CASES[model.partition(" ")[0]]
     else:
-        known = {name: model_of(name).title or name for name in model_names()}
-        model = asked.read("model", default="llama-3-8B", options=known)
+        model = asked.read("model", default="llama-3-8B" if scenario is None else scenario.model.name, options=known)
         title, depth = known[model], model_of(model).architecture_or_assumed().layers
         batch, layers = 8, depth
     machines = {OWN: "A100 as CFP measured it", **system_titles({each: system_of(each) for each in systems()})}
-    system = asked.read("system", default=OWN if is_published else "h100_80g_sxm", options=machines)
+    start = "h100_80g_sxm"
+    if scenario is not None and scenario.system.name in machines:
+        start = scenario.system.name
+    system = asked.read("system", default=OWN if is_published else start, options=machines)
     near = 8 if system == OWN else system_of(system).node_size
     asked.read("devices", default=min(4 if system == OWN else 8, near))
     asked.read("batch", default=batch)

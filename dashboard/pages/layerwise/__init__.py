@@ -12,6 +12,7 @@ PAGE = Page(
     group=NavigationGroup.PLAN,
     place=2,
     help="Layers divided into pipeline stages with replicas, each on its devices, by DAPPLE's planner.",
+    tasks=("Divide layers into pipeline stages",),
     needs=Needs.NOTHING,
     guide="layer-wise",
     parameters=page_parameters(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
 
+from dashboard.link import state
 from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems
 from dashboard.link.document_validation import Refused
 from dashboard.link.fields import LinkField, LinkReader
@@ -15,6 +17,7 @@ from dashboard.pages.layerwise.link import PAGE_NAME, LayerwiseLink
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_whole
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.scenarios import system_titles
+from engine import Scenario
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.cluster import PRESETS
 from engine.planners.layerwise.profiles.examples import examples
@@ -22,6 +25,7 @@ from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.profiles.reading import profile_text
 from engine.questions.documents.layers import LayersQuestion, SystemShare
 from engine.questions.layer_plans import layers_problem
+from models import dimensions
 from models import plain_names as model_names
 
 __all__ = ["LayerwiseInputs", "draw_inputs", "parse_inputs"]
@@ -29,6 +33,8 @@ __all__ = ["LayerwiseInputs", "draw_inputs", "parse_inputs"]
 CLUSTERS: Final = {**{name: f"Cluster {name}" for name in PRESETS}, "own": "Own cluster"}
 MOST_PLANNED: Final = 1_024
 """Devices of an own cluster that are planned."""
+MOST_GPUS: Final = 4_096
+"""GPUs of one system that are planned."""
 MOST_MEGABYTES: Final = 4
 NONE: Final = "none"
 FILE_BATCH: Final = 64
@@ -50,10 +56,11 @@ class LayerwiseInputs:
 def parse_inputs() -> tuple[LayersQuestion, LayerwiseLink, Mapping[str, LinkField]]:
     """Parse the link: the question, the page's other parameters, and all fields by name.
 
-    An own profile is not in the link: its question lacks the profile. Raises the errors of loading models and systems.
+    Model, system, GPUs and batch start as the scenario's, if there is one whose layers can be planned. An own profile
+    is not in the link: its question lacks the profile. Raises the errors of loading models and systems.
     """
     asked, page = LinkReader(LayersQuestion, PAGE_NAME), LinkReader(LayerwiseLink, PAGE_NAME)
-    source = page.read("source")
+    source = page.read("source", default="example" if _parse_scenario() is None else "model")
     if source == "model":
         return _parse_model_question(asked, page)
     batch, taken = FILE_BATCH, None
@@ -88,16 +95,36 @@ def parse_inputs() -> tuple[LayersQuestion, LayerwiseLink, Mapping[str, LinkFiel
     return question, page.build(), {**asked.fields, **page.fields}
 
 
+def _parse_scenario() -> Scenario | None:
+    """Return the scenario of the link if it can be planned here: a model of plain layers, on a system that has the
+    datatype of plans."""
+    if not state.has_scenario() or state.has_parameter(f"{PAGE_NAME}_profile"):
+        return None
+    scenario = state.current_scenario()
+    can_plan = scenario.model.name in model_names() and scenario.system.has_rate("bfloat16")
+    return scenario if can_plan else None
+
+
 def _parse_model_question(
     asked: LinkReader[LayersQuestion], page: LinkReader[LayerwiseLink]
 ) -> tuple[LayersQuestion, LayerwiseLink, Mapping[str, LinkField]]:
     library = {name: model_of(name).title or name for name in model_names()}
-    model = asked.read("model", default="llama-3-70B", options=library)
     machines = system_titles({name: system_of(name) for name in systems()})
-    shares = [page.read("system", options=machines), page.read("second", options={NONE: "none", **machines})]
-    gpus = page.read("gpus")
-    asked.read("tensor_par", default=8, most=64)
-    asked.read("global_batch", default=128)
+    start = ("llama-3-70B", "h100_80g_sxm", 64, 128)
+    scenario = _parse_scenario()
+    if scenario is not None:
+        system = scenario.system.name if scenario.system.name in machines else start[1]
+        start = (scenario.model.name, system, min(scenario.num_procs, MOST_GPUS), scenario.max_batch_size)
+    model = asked.read("model", default=start[0], options=library)
+    shares = [
+        page.read("system", default=start[1], options=machines),
+        page.read("second", options={NONE: "none", **machines}),
+    ]
+    gpus = page.read("gpus", default=start[2])
+    # A device of the plan is a group of tensor parallel GPUs, as many as divide the GPUs and the layers.
+    sizes = dimensions(model_of(model))
+    asked.read("tensor_par", default=math.gcd(8, gpus, sizes.hidden, sizes.attn_heads), most=64)
+    asked.read("global_batch", default=start[3])
     question = asked.build(
         model=named_model(model),
         systems=[SystemShare(system=named_system(each), num_procs=gpus) for each in shares if each != NONE],

@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.TRUST,
     place=3,
     help="Models and systems with the source of every number; edit copies.",
+    tasks=("Add or edit a model (config.json)", "Add or edit a system"),
     needs=Needs.NOTHING,
     guide="cost-models",
     parameters=page_parameters("library", LibraryLink),

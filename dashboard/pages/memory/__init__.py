@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.EXPLORE,
     place=3,
     help="Where the memory goes, tier by tier, and what would fit if.",
+    tasks=("Lower memory (out of memory, OOM, offload)", "See what fills the memory of a GPU"),
     needs=Needs.EXPLORATION,
     has_figures_choice=True,
     guide="reading-the-map",

@@ -10,6 +10,7 @@ PAGE = Page(
     group=NavigationGroup.TRUST,
     place=4,
     help="Figures and tables of papers, computed here: published values over ours, and the deviation.",
+    tasks=("Reproduce a figure of a paper",),
     needs=Needs.NOTHING,
     guide="papers",
     parameters={"papers_figure": "figure of a paper"},

@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.EXPLORE,
     place=4,
     help="The executions that no other beats in two or three figures at once.",
+    tasks=("Trade throughput against memory or cost",),
     needs=Needs.EXPLORATION,
     guide="reading-the-map",
     parameters={

@@ -12,6 +12,11 @@ PAGE = Page(
     group=NavigationGroup.PLAN,
     place=0,
     help="How many GPUs of which system train a model by a deadline or within a budget, and what it costs.",
+    tasks=(
+        "Train by a deadline or within a budget",
+        "Find out what a training run costs",
+        "Count GPUs for so many tokens",
+    ),
     needs=Needs.NOTHING,
     guide="plan-a-run",
     parameters=page_parameters(

@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.EXPLORE,
     place=5,
     help="All executions as a table: filter, sort, export.",
+    tasks=("Export all executions (CSV, Parquet)", "Filter and sort executions"),
     needs=Needs.EXPLORATION,
     guide="glossary",
     parameters=page_parameters("results", ResultsLink),

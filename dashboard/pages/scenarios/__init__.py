@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.DECIDE,
     place=3,
     help="What was explored before: reopen, share, delete.",
+    tasks=("Import a launch script or config.json", "See where my own run stands", "Reopen or share saved work"),
     needs=Needs.NOTHING,
     guide="quick-start",
     parameters=page_parameters("scenarios", ScenariosLink),

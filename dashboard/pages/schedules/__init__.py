@@ -13,6 +13,7 @@ PAGE = Page(
     group=NavigationGroup.PLAN,
     place=1,
     help="Pipeline schedules replayed: work, waiting and memory of each rank, and the best schedule.",
+    tasks=("Choose a pipeline schedule", "Lower the pipeline bubble"),
     needs=Needs.SCENARIO,
     guide="schedules",
     parameters=page_parameters(PAGE_NAME, SchedulesLink)

@@ -12,6 +12,11 @@ PAGE = Page(
     group=NavigationGroup.SERVE,
     place=1,
     help="The best way to serve a model: latency, throughput, memory and cost.",
+    tasks=(
+        "Serve a model (inference)",
+        "Size serving for users or requests per second",
+        "Lower latency per token (TTFT, TPOT)",
+    ),
     needs=Needs.NOTHING,
     guide="serving",
     parameters=page_parameters(

@@ -11,6 +11,7 @@ PAGE = Page(
     group=NavigationGroup.TRUST,
     place=1,
     help="Predicted against measured training runs: how accurate, and where not.",
+    tasks=("See how accurate predictions are",),
     needs=Needs.NOTHING,
     guide="accuracy",
     parameters=page_parameters(PAGE_NAME, ValidationLink),

@@ -11,6 +11,11 @@ PAGE = Page(
     group=NavigationGroup.DECIDE,
     place=1,
     help="Change the hardware or the model and see which execution is best then.",
+    tasks=(
+        "Change the hardware: bandwidth, memory, network",
+        "Find out which hardware limits the speed",
+        "Find out how many GPUs to use",
+    ),
     needs=Needs.SCENARIO,
     guide="recipes",
     parameters=page_parameters(PAGE_NAME, WhatIfLink),

@@ -33,7 +33,7 @@ from engine.columns import by_name, choice_label
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES, FRAMEWORK_WORDS
 from engine.executions.limits import FRAMEWORK, options_of
 
-__all__ = ["show", "tell_size"]
+__all__ = ["choose", "show", "tell_size"]
 
 _OWN: Final = "own models"
 
@@ -208,8 +208,15 @@ def _draw_own_model() -> None:
 def _change_slot(name: str, widget: str) -> None:
     """Apply a changed slot. widget: key of the widget that changed."""
     value = given(widget)
-    if value is None:
-        return
+    if value is not None:
+        choose(name, value)
+
+
+def choose(name: str, value: Any) -> None:
+    """Change a part of the scenario as its menu does, or say why that is refused.
+
+    name: of the part, such as "model". value: such as the name of a model.
+    """
     try:
         state.change_scenario(lambda now: _with_slot(now, name, value))
     except ValueError as problem:  # every refusal of models, hardware and engine is one

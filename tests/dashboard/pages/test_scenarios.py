@@ -297,7 +297,7 @@ def test_studies_are_kept_like_scenarios(place: Place) -> None:
     assert (again.title, again.study.key, again.study.document) == ("Memory <b> study", study.key, study.document)
     listed = entries(place.files, place.explorations)
     assert [entry.title for entry in searched(listed, "study gpt3-13b memory")] == ["Memory <b> study"]
-    (one,) = (each for each in everything(small()) if each.kind == "co-design study")
+    (one,) = (each for each in everything() if each.kind == "co-design study")
     assert (one.name, one.page) == ("Memory <b> study", "codesign")
     assert page({"scenarios_kind": "studies"}).dataframe[0].value["Title"].tolist() == ["Memory <b> study"]
     app = page({"scenarios_pick": ident})
