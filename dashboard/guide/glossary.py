@@ -11,7 +11,7 @@ from engine.columns import ALL_FIELDS, HEADLINE_OF_ANY, Column
 __all__ = ["glossary", "terms"]
 
 _FIGURES: Final = "Figures"
-"""Heading of the figures, after those of the groups of fields."""
+"""Heading of the figures, after the headings of groups of fields."""
 
 
 def glossary() -> str:

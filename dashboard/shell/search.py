@@ -161,7 +161,7 @@ def _show_search_dialog() -> None:
 
 
 def _open(target: SearchTarget) -> None:
-    """Go to the page of a target; what is not named in it stays as it is, above all the scenario."""
+    """Go to the page of a target; parameters that it does not name stay, above all the scenario."""
 
     def change() -> None:
         if target.change is not None:

@@ -12,14 +12,14 @@ from engine.fleet.problem import (
     Objective,
     ReplicaChoice,
 )
-from engine.fleet.reasons import Change, explain_allocation
+from engine.fleet.reasons import FleetChange, explain_allocation
 from engine.fleet.spares import spare_nodes
 from engine.fleet.verification import find_faults
 
 __all__ = [
     "OBJECTIVES",
     "Allocation",
-    "Change",
+    "FleetChange",
     "FleetError",
     "FleetJob",
     "FleetProblem",

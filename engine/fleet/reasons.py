@@ -10,14 +10,14 @@ from typing import Final
 from engine.fleet.allocation import LONGEST_S, allocate
 from engine.fleet.problem import Allocation, FleetProblem
 
-__all__ = ["Change", "explain_allocation", "without_changes", "without_growth"]
+__all__ = ["FleetChange", "explain_allocation", "without_changes", "without_growth"]
 
 MOST_LIFTED: Final = 8
 """Constraints that are lifted in pairs; more would take too many solutions. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FleetChange:
     """Change of a problem, and its gain."""
 
     words: str
@@ -33,7 +33,7 @@ def explain_allocation(
     allocation: Allocation,
     longest_s: float = LONGEST_S,
     tell: Callable[[float, str], None] = lambda share, doing: None,
-) -> list[Change]:
+) -> list[FleetChange]:
     """Return what one node more of each pool, and lifted constraints, bring; the largest gain first.
 
     Pairs of constraints are listed only where they bring more than the two of them alone: neither is to blame by
@@ -46,7 +46,7 @@ def explain_allocation(
     """
     problem = allocation.problem
     lifts = list(_lifts(problem))
-    alone: dict[str, Change] = {}
+    alone: dict[str, FleetChange] = {}
     changes = list(_nodes(problem))
     pairs = list(combinations(lifts[:MOST_LIFTED], 2))
     steps = len(changes) + len(lifts) + len(pairs)
@@ -122,7 +122,7 @@ def _lifts(problem: FleetProblem) -> Iterator[tuple[str, Callable[[FleetProblem]
         )
 
 
-def _solve_changed(allocation: Allocation, words: str, problem: FleetProblem, longest_s: float) -> Change:
+def _solve_changed(allocation: Allocation, words: str, problem: FleetProblem, longest_s: float) -> FleetChange:
     found = allocate(problem, longest_s)
     better = found.value - allocation.value
-    return Change(words, found.value, better if problem.objective == "progress" else -better, found.holds)
+    return FleetChange(words, found.value, better if problem.objective == "progress" else -better, found.holds)

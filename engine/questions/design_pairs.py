@@ -114,7 +114,7 @@ def show_design(found: Results, design: int, model: int, asked: FiguresQuestion)
 
 
 def shown_sides(found: Results, design: int, asked: DesignsQuestion) -> dict[str, DesignSide | None]:
-    """Return the shown executions of a design, by the name of the model: of the mix, those of all models.
+    """Return the shown executions of a design, by the name of the model: of the mix, the executions of all models.
 
     Args:
         found: computed points of a study.

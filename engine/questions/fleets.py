@@ -19,7 +19,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.fleet import (
     OBJECTIVES,
     Allocation,
-    Change,
+    FleetChange,
     FleetError,
     FleetJob,
     FleetProblem,
@@ -82,7 +82,7 @@ class FleetPlan(NamedTuple):
 
     allocation: Allocation
     baselines: Mapping[str, Allocation]
-    changes: list[Change]
+    changes: list[FleetChange]
     refused: Mapping[str, str]
 
 

@@ -1,6 +1,6 @@
 """Recommends an execution: the simplest that is as fast as the best within the error, with memory to spare."""
 
-from engine.recommendation.change_tables import ChangeRow, change_table
+from engine.recommendation.change_tables import TabulatedChange, change_table
 from engine.recommendation.changes import RecommendationLimits, ShownChange, reoptimise_shown
 from engine.recommendation.contenders import Contender, ProvenBest, Searched, TooManyFoundError
 from engine.recommendation.fits import (
@@ -28,7 +28,6 @@ __all__ = [
     "OUT_OF_MEMORY",
     "UNTOLD_ERROR",
     "UNTOLD_HEADROOM",
-    "ChangeRow",
     "Contender",
     "FiguresOf",
     "FitBounds",
@@ -38,6 +37,7 @@ __all__ = [
     "Searched",
     "ShownChange",
     "ShownExecution",
+    "TabulatedChange",
     "Terms",
     "TooManyFoundError",
     "add_fits",

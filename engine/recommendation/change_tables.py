@@ -17,7 +17,7 @@ from engine.whatif.search import INF, first_enumerated, searchable
 from models import Model, ModelLike
 from models.loader import model_of
 
-__all__ = ["MOST_ROWS", "TOGETHER", "ChangeRow", "change_table"]
+__all__ = ["MOST_ROWS", "TOGETHER", "TabulatedChange", "change_table"]
 
 TOGETHER: Final = "All together"
 MOST_ROWS: Final = 200
@@ -26,7 +26,7 @@ NAN: Final = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRow:
+class TabulatedChange:
     """Effect of one change, or of all together, for one model on one number of processors.
 
     `parameters`: what changes, by name; `label` the same in words. Throughputs are [samples/s] of the executions whose
@@ -59,7 +59,7 @@ def change_table(
     limits: RecommendationLimits = RecommendationLimits(),  # noqa: B008 - immutable
     choose: Choice = first_enumerated,
     largest: float = INF,
-) -> PointSequence[ChangeRow]:
+) -> PointSequence[TabulatedChange]:
     """Return the rows of a table of changes, model by model and size by size, each found on demand.
 
     Amounts and factors are of the scenario's own values. The largest batch is the scenario's everywhere.
@@ -87,9 +87,9 @@ def change_table(
     if len(cases) > MOST_ROWS:
         raise ChangeError(f"The table would have {len(cases):,} rows; {MOST_ROWS} are the most. Leave some out.")
 
-    def after(done: int) -> Iterator[ChangeRow]:
+    def after(done: int) -> Iterator[TabulatedChange]:
         for model, size, names in cases[done:]:
-            row = ChangeRow(model.name, size, names, _label(scenario, changes, names))
+            row = TabulatedChange(model.name, size, names, _label(scenario, changes, names))
             try:
                 here = searchable(_case(scenario, model, size), largest)
                 found = reoptimise_shown(
@@ -117,7 +117,7 @@ def _label(scenario: Scenario, changes: Mapping[str, float | str], names: Sequen
     return f"{which.label} {value.strip()}" if isinstance(value, str) else f"{which.label} {value:,g} {which.unit}"
 
 
-def _filled(row: ChangeRow, found: ShownChange) -> ChangeRow:
+def _filled(row: TabulatedChange, found: ShownChange) -> TabulatedChange:
     """Return the row with its figures."""
     rates = [NAN if one is None else float(one["sample_rate"]) for one in (found.base, found.best)]
     return replace(

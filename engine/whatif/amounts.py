@@ -47,7 +47,7 @@ def parse_amount(which: Parameter, text: str) -> float:
         which: the parameter, with the scenario's value.
         text: the change.
 
-    Raises `ChangeError` for text that is none of these, and for a unit that the parameter does not have.
+    Raises `ChangeError` for another text, and for a unit that the parameter does not have.
     """
     found = _WRITTEN.fullmatch(text[:_LONGEST]) if len(text) <= _LONGEST else None
     if found is None:

@@ -62,7 +62,7 @@ def read_fleet_text(text: str) -> FleetQuestion:
     Args:
         text: JSON.
 
-    Raises `PlanError` with one sentence if it is none.
+    Raises `PlanError` with one sentence for another document.
     """
     try:
         return FleetQuestion.model_validate(parse_json(text.encode(), "The fleet", "fleet", DocumentError))

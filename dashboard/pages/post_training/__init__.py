@@ -12,6 +12,11 @@ PAGE = Page(
     group=NavigationGroup.PLAN,
     place=1,
     help="Reinforcement learning: GPUs shared or split, step by phase, memory, idle shares, days and cost.",
+    tasks=(
+        "Run reinforcement learning (GRPO, DAPO, PPO)",
+        "Share or split GPUs between rollouts and training",
+        "Find out which phase runs out of memory",
+    ),
     needs=Needs.NOTHING,
     guide="post-training",
     parameters=page_parameters(PAGE_NAME, PostTrainingQuestion, only=ASKED_FIELDS)

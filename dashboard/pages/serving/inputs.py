@@ -19,7 +19,8 @@ from dashboard.link.catalogue import (
     system_of,
 )
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.serving.link import FACTORS_TEXT, LOAD_FIELDS, PAGE_NAME, ServingLink, factors_document
+from dashboard.link.serving_factors import FACTORS_TEXT, factors_document
+from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.serving import WORDS

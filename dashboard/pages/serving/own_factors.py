@@ -8,8 +8,9 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.fields import LinkField
+from dashboard.link.serving_factors import factors_text
 from dashboard.pages.serving.inputs import write_inputs
-from dashboard.pages.serving.link import factors_text
+from dashboard.widgets.clicks import was_clicked
 from dashboard.words.markdown import literal
 from dashboard.words.serving import WORDS
 from engine.questions.documents.serving import DeploymentsQuestion
@@ -34,7 +35,7 @@ def draw_factors(found: ServingExploration, factors: Calibration, key: str) -> N
     text = factors_text(own, factors.date)
     st.markdown(literal(f"Your factors, measured over predicted: {_describe_engines(own)}."))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        if st.button(
+        if was_clicked(
             "Adjust the page",
             icon=":material/tune:",
             key=key,

@@ -14,7 +14,7 @@ from dashboard.widgets.job_card import job_card
 from dashboard.widgets.link_fields import draw_list
 from dashboard.words.changes import described
 from dashboard.words.numbers import ABSENT, count, plain, signed_percent
-from engine.recommendation import ChangeRow
+from engine.recommendation import TabulatedChange
 from engine.recommendation.change_tables import TOGETHER
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def card(board: WhatIfBoard) -> None:
     if run is None:
         st.caption("One change of one model at one size is the answer above; add a change, a model or a size.")
         return
-    rows: list[ChangeRow] = list(run.found)
+    rows: list[TabulatedChange] = list(run.found)
     role = board.view.figures.question.figures_of
     headers = ("Model", "GPUs", "Change", "Before", "After", "Gain", "Fixed layout", "Fastest gains", f"{role} after")
     st.html(
@@ -81,7 +81,7 @@ def change_rows(board: WhatIfBoard) -> pd.DataFrame:
     )
 
 
-def _cells(board: WhatIfBoard, row: ChangeRow) -> tuple[str, ...]:
+def _cells(board: WhatIfBoard, row: TabulatedChange) -> tuple[str, ...]:
     change = TOGETHER
     if len(row.parameters) == 1:
         change = ", ".join(described(board.scenario, {name: board.changes[name] for name in row.parameters}))

@@ -40,7 +40,7 @@ def plan_fleet_hours(
     """Plan a fleet: which training job and which service gets which GPUs in which hour of a day or a week.
 
     Services have as many replicas as their demand needs within limits on latencies, jobs hold their deadlines, and
-    with what is left the objective is made best, and proven so. Options replace values of the file.
+    the rest makes the objective best, proven so. Options replace values of the file.
 
     \b
     Example of a file:

@@ -268,6 +268,8 @@ COMES_BACK = {
         "a_factor_is_the_mean_of_the_results_and_no_other_engines",
     ),
     "pages/day/view 'day_hours'": ("engine/questions/test_doors_day", "the_day_as_csv_is_a_demand_again"),
+    "pages/fleet/view 'fleet_hours'": ("dashboard/pages/test_fleet", "files_of_a_plan_come_back"),
+    "pages/fleet/view 'fleet_json'": ("dashboard/pages/test_fleet", "files_of_a_plan_come_back"),
     "pages/post_training/view 'post_training_splits'": (
         "engine/questions/test_doors_post_training",
         "the_command_says_the_same",

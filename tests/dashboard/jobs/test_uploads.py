@@ -113,4 +113,4 @@ def test_there_is_one_field_for_files_and_one_way_to_read_them() -> None:
             beside = (other.read_text("utf-8") for other in file.parent.glob("*.py"))
             assert any("read_file(" in text for text in beside), relative
     assert fields == ["widgets/upload.py"]
-    assert len(pages) == 12
+    assert len(pages) == 13

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.jobs.server import server
 from dashboard.link.text_encoding import folded
+from engine.fleet import find_faults
+from engine.fleet.documents import list_hours
 from engine.fleet.ready import READY_FLEETS, ready_fleet
 from engine.questions import answer
 from engine.questions.documents.fleet import FleetQuestion
@@ -57,6 +61,15 @@ def test_a_fleet_that_cannot_be_is_named(text: str, words: str) -> None:
     assert not app.exception
     assert words in " ".join(each.value for each in app.error).replace("\\", "")
     assert not server().board.jobs(server().fleet_plans)  # and no other fleet is planned in its place
+
+
+def test_files_of_a_plan_come_back() -> None:
+    found = json.loads(json.dumps(answer("plan_fleet", FLEET)))
+    assert find_faults(found) == []
+    hours = pd.read_csv(io.StringIO(list_hours(found).to_csv(index=False)))
+    for pool in found["pools"]:
+        used = hours[hours["system"] == pool["name"]].groupby("hour")["gpus"].sum()
+        assert used.tolist() == pool["used"]
 
 
 def test_ready_fleets_are_questions() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.pages.serving.link import factors_document
+from dashboard.link.serving_factors import factors_document
 from dashboard.words.numbers import format_value
 from engine.questions import answer
 from engine.serving import by_name

@@ -420,7 +420,7 @@ def test_opening_a_launch_script(place: Place) -> None:
 def _draw_script(script: str, link: dict[str, str], found: dict[str, str]) -> None:
     from dashboard.link.figures import parse_figures
     from dashboard.link.scenario_parameters import read_scenario
-    from dashboard.pages.scenarios import launch_file
+    from tests.dashboard.pages.test_scenarios import launch_file
 
     reading = launch_file.reading_of("train.sh", script.encode(), can_be_document=False)
     assert reading is not None
