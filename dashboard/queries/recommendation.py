@@ -58,6 +58,8 @@ class Advice:
     terms: Terms
     waived: tuple[str, ...]
     contenders: tuple[Contender, ...]
+    advice: str
+    """Sentence that advises to measure two executions; empty without a reason to."""
     plainest: int | None = None
     """Id of the fastest execution as pages show it, of equal ones the simplest; None where the rows have to tell."""
 
@@ -155,6 +157,7 @@ def advice_of(found: Recommendation, plainest: int | None = None) -> Advice:
         found.terms,
         found.waived,
         found.contenders,
+        found.advice,
         plainest,
     )
 

@@ -223,6 +223,8 @@ def _draw_contenders(
             texts=(0, 3),
         )
     )
+    if found.advice:
+        st.markdown(literal(found.advice))
     st.html(head("Terms"))
     basis = "assumed, because no measured run shows it"
     if terms.time is not None:

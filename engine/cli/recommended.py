@@ -69,6 +69,8 @@ def write_recommendation(found: Recommendation) -> None:
         write_line(f"Never measured, whatever the execution: {', '.join(found.waived)}.")
     if not found.is_fastest and found.difference is not None:
         write_line(f"The fastest is {format_percent(found.difference)} faster: {found.why}.")
+    if found.advice:
+        write_line(found.advice)
     if found.contenders:
         write_line()
         write_line("The best of different layouts, and why each is not recommended")

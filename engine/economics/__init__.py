@@ -4,7 +4,7 @@ Every formula stands here once, with its unit and its source; pages and commands
 """
 
 from engine.economics.checkpoints import daly_interval, expected_seconds, young_interval
-from engine.economics.derived import TRILLION, Derived, derived_columns, derived_of, flops_of
+from engine.economics.derived import TRILLION, Derived, cost_of_difference, derived_columns, derived_of, flops_of
 from engine.economics.inputs import INPUTS, DerivedError, RunInput, RunInputs
 from engine.economics.quantities import (
     HFU_FORMULA,
@@ -48,6 +48,7 @@ __all__ = [
     "TrainingRun",
     "architecture_flops",
     "block_flops",
+    "cost_of_difference",
     "daly_interval",
     "derived_columns",
     "derived_of",

@@ -16,7 +16,7 @@ from engine.executions.arrays import Floats
 from engine.scenarios.scenario import Scenario
 from models.token_flops import CONVENTIONS, Convention, TokenFlops, token_flops
 
-__all__ = ["TRILLION", "Derived", "derived_columns", "derived_of", "flops_of"]
+__all__ = ["TRILLION", "Derived", "cost_of_difference", "derived_columns", "derived_of", "flops_of"]
 
 TRILLION: Final = 1e12
 """Tokens that cost and energy refer to."""
@@ -87,6 +87,21 @@ def derived_of(scenario: Scenario) -> dict[str, Derived]:
         *_of_tokens(scenario),
     ]
     return {one.column.name: one for one in found}
+
+
+def cost_of_difference(scenario: Scenario, slower: float, faster: float, tokens: float = TRILLION) -> float | None:
+    """Return how much more training costs at the slower of two throughputs [USD]; None without a price.
+
+    Args:
+        scenario: whose system has the price.
+        slower, faster: throughputs [samples/s].
+        tokens: to train.
+    """
+    cost = derived_of(scenario).get("usd")
+    if cost is None:
+        return None
+    dear, cheap = cost.of(np.array([slower, faster]))
+    return float(dear - cheap) * tokens / TRILLION
 
 
 def _in_order(scenario: Scenario) -> list[Convention]:

@@ -49,6 +49,14 @@ class RecommendAnswer(ScenarioSummary):
     fastest_takes: list[str] = Field(description="What the fastest takes beyond that.")
     fastest_faster_by: float | None = Field(description="[fraction]")
     fastest_loses_because: str
+    stake_usd: float | None = Field(
+        description="Cost of training 1e12 tokens that depends on whether the rival is as fast as predicted [USD]; "
+        "null without a rival or a price."
+    )
+    rival_id: int | None = Field(
+        description="Fastest execution within the error: measure it and the recommended one. Null if it leads by less "
+        "than 0.5 %."
+    )
     error: float = Field(description="Share of the throughput that is too close to call.")
     headroom: float = Field(description="Share of predicted memory that is kept free.")
     memory: MemoryInterval | None = Field(description="Of the recommended one; null where no measured run tells.")
@@ -79,6 +87,8 @@ def recommendation_document(found: Recommendation) -> dict[str, Any]:
         "fastest_faster_by": found.difference,
         "fastest_takes": list(found.takes),
         "fastest_loses_because": found.why,
+        "stake_usd": found.stake_usd,
+        "rival_id": None if found.rival is None else int(found.rival["id"]),
         "contenders": [
             {"id": one.id, "sample_rate": float(one.execution["sample_rate"]), "reason": one.reason}
             for one in found.contenders
@@ -144,7 +154,17 @@ def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, A
         return rows_of(with_fit(scenario, table), scenario.cost_model, statistics)[0]
 
     own = found.execution
-    same = ("error", "headroom", "close", "fastest_takes", "fastest_faster_by", "fastest_loses_because", "contenders")
+    same = (
+        "error",
+        "headroom",
+        "close",
+        "fastest_takes",
+        "fastest_faster_by",
+        "fastest_loses_because",
+        "stake_usd",
+        "rival_id",
+        "contenders",
+    )
     return {
         **summary_of(scenario),
         **{name: plain(document[name]) for name in same},

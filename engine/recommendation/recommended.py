@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from engine.columns.percentages import format_percent
+from engine.economics import cost_of_difference
 from engine.executions.codes import OFFLOADS
+from engine.executions.execution_names import execution_name
 from engine.exploration.result import Exploration
 from engine.recommendation.contenders import (
     LAYOUT,
@@ -31,6 +33,9 @@ from hardware import GIB
 
 __all__ = ["Recommendation", "explain_against", "recommend"]
 
+WORTH_MEASURING: Final = 0.005
+"""Least lead for which measuring two executions is advised; a smaller one is lost in the noise of steps. Source: stated
+by us."""
 LEVELS: Final = (0.97, 0.9, 0.75, 0.5, 0.0)
 """Shares of the best throughput down to which is looked, one after the other, until there are enough."""
 FEW_LEVELS: Final = (1.0, 0.75, 0.5, 0.0)
@@ -51,7 +56,8 @@ class Recommendation:
     fields and figures; None without one. `terms`: see `Terms`. `waived`: properties that all executions of the
     scenario share although they were never measured, so that they count against none. `close`: number of allowed
     executions within the error of the best, including the recommended one. `contenders`: the best executions of
-    different layouts, best first.
+    different layouts, best first. `rival`: the fastest of the executions within the error, if it leads by enough to be
+    worth a measurement; None otherwise.
     """
 
     scenario: Scenario
@@ -61,6 +67,7 @@ class Recommendation:
     waived: tuple[str, ...] = ()
     close: int = 0
     contenders: tuple[Contender, ...] = ()
+    rival: Mapping[str, Any] | None = None
 
     @property
     def is_fastest(self) -> bool:
@@ -73,6 +80,28 @@ class Recommendation:
         if self.execution is None or self.fastest is None:
             return None
         return float(self.fastest["sample_rate"]) / float(self.execution["sample_rate"]) - 1.0
+
+    @property
+    def stake_usd(self) -> float | None:
+        """Cost of training 1e12 tokens that depends on whether the rival is as fast as predicted [USD]; None without a
+        rival or a price."""
+        if self.execution is None or self.rival is None:
+            return None
+        rates = (float(each["sample_rate"]) for each in (self.execution, self.rival))
+        return cost_of_difference(self.scenario, *rates)
+
+    @property
+    def advice(self) -> str:
+        """Sentence that advises to measure the recommended execution and its rival; empty without a rival."""
+        if self.execution is None or self.rival is None:
+            return ""
+        lead = float(self.rival["sample_rate"]) / float(self.execution["sample_rate"]) - 1.0
+        stake = self.stake_usd
+        depends = "" if stake is None else f": {stake:,.0f} USD per 1 T tokens depend on it"
+        return (
+            f"Measure it and {execution_name(self.rival)}, which is {format_percent(lead)} faster by prediction, "
+            f"within the error{depends}."
+        )
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -159,7 +188,14 @@ def recommend(
     rows = [_execution_at(layouts, place) for place in range(min(contenders, len(layouts)))]
     reasons = [""] * len(rows) if chosen is None else judge.reasons(rows, chosen)
     told = tuple(Contender(int(row["id"]), row, reason) for row, reason in zip(rows, reasons, strict=True))
-    return Recommendation(source.scenario, chosen, fastest, judge.terms, tuple(judge.waived), close, told)
+    rival = None if first is None or chosen is None else _find_rival(chosen, _execution_at(allowed, first), judge.terms)
+    return Recommendation(source.scenario, chosen, fastest, judge.terms, tuple(judge.waived), close, told, rival)
+
+
+def _find_rival(chosen: Mapping[str, Any], fastest: dict[str, Any], terms: Terms) -> dict[str, Any] | None:
+    """Return the fastest allowed execution if measuring it beside the chosen one is worth while."""
+    lead = float(fastest["sample_rate"]) / float(chosen["sample_rate"]) - 1.0
+    return fastest if WORTH_MEASURING <= lead <= terms.error else None
 
 
 class _Source:

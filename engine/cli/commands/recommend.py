@@ -28,7 +28,8 @@ def recommend_execution(asked: RecommendQuestion, json: JsonOption = False) -> N
 
     \b
     JSON: the scenario by names, recommended and fastest (fields and statistics), mechanisms, fastest_takes,
-    fastest_faster_by, fastest_loses_because, error, headroom, memory, close, contenders, units, seconds.
+    fastest_faster_by, fastest_loses_because, stake_usd, rival_id,
+    error, headroom, memory, close, contenders, units, seconds.
 
     Exit code 1 when no execution is recommended.
     """

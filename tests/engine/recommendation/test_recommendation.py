@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 import engine
 from engine import whatif
 from engine.cli.main import app
+from engine.columns import fields_of
 from engine.executions.codes import OFFLOADS
+from engine.questions import answer
 from engine.questions.changes import explain_less_from_more
 from engine.recommendation import (
     NOTHING_RECOMMENDED,
@@ -32,6 +34,7 @@ from engine.recommendation import (
     reoptimise_shown,
 )
 from engine.recommendation.contenders import LAYOUT
+from engine.recommendation.mechanisms import number_of_mechanisms
 from engine.validation.accepted import current_memory_residuals
 from engine.validation.uncertainty import memory_interval_of, memory_residuals
 from engine.whatif.prepared_spaces import ready
@@ -255,8 +258,8 @@ def test_the_command_tells_the_same() -> None:
 
 def test_less_from_more_is_explained_and_only_then() -> None:
     """A recommended execution may be slower on better hardware; the fastest never is."""
-    base = engine.Scenario.of("llama-3.2-3B", "h100_80g_sxm", num_procs=8, max_batch_size=64, datatype="bfloat16")
-    more = {"hbm_capacity": base.system.mem1.capacity_gib + 32e9 / 2**30}
+    base = engine.Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=8, max_batch_size=32, datatype="bfloat16")
+    more = {"hbm_capacity": 2 * base.system.mem1.capacity_gib}
     found = reoptimise_shown(base, more)
     own = recommend(whatif.changed(base, more)).execution
     assert found.best is not None
@@ -275,3 +278,35 @@ def test_where_nothing_is_recommended_the_fastest_stands_with_the_reason() -> No
     assert found.best["id"] == engine.best_of(found.scenario)["id"] or found.best["id"] in found.tied
     assert (found.figures_of, found.base_figures_of) == ("fastest", "fastest")
     assert found.remark == found.base_remark == NOTHING_RECOMMENDED
+
+
+def test_usual_settings_of_frameworks_cost_no_simplicity() -> None:
+    """A sharded optimizer, sequence parallelism and the overlap of the gradient exchange count for nothing."""
+    rows = pd.DataFrame({"tensor_par": [2, 2], "data_par": [4, 4], "optimizer_sharding": [False, True]})
+    rows = rows.assign(data_par_overlap=[False, True], tensor_par_comm_type=["ar", "rs_ag"])
+    assert number_of_mechanisms(rows).tolist() == [1, 1]
+    assert more_than(rows.iloc[1].to_dict(), rows.iloc[0].to_dict()) == ()
+
+
+def test_the_rival_is_worth_a_measurement_and_its_stake_is_the_difference_of_two_costs() -> None:
+    base = engine.Scenario.of("llama-3-70B", "h100_80g_sxm", num_procs=256, max_batch_size=1024, datatype="bfloat16")
+    found = recommend(base)
+    assert found.execution is not None
+    assert found.rival is not None
+    lead = found.rival["sample_rate"] / found.execution["sample_rate"] - 1
+    assert 0.005 <= lead <= found.terms.error
+    names = [column.name for column in fields_of(base.cost_model)]
+    costs = []
+    for row in (found.execution, found.rival):
+        fields = {name: row[name] for name in names}
+        question = {
+            "model": "llama-3-70B",
+            "system": "h100_80g_sxm",
+            "execution": fields,
+            "tokens": 1e12,
+            "mtbf_h": 1e12,
+        }
+        cost = answer("cost", {**question, "interval_s": 1e9})
+        costs.append(sum(cost["usd"]) / 2)
+    assert found.stake_usd == pytest.approx(costs[0] - costs[1], rel=1e-2)  # failures and checkpoints are next to none
+    assert found.advice.endswith(f"{found.stake_usd:,.0f} USD per 1 T tokens depend on it.")
