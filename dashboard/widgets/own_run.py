@@ -29,6 +29,8 @@ from engine.recommendation.own_run import describe_distance, describe_steps
 
 __all__ = ["declare_own_run", "draw_own_run", "draw_standing"]
 
+LOOK_AGAIN: Final = 1.0
+"""Time between two looks for the exploration of a scenario [s]."""
 _MOST_FLAGS: Final = 4
 """Flags of a step that the panel lists; its menu has all."""
 
@@ -53,6 +55,7 @@ def draw_own_run(view: OwnRunView, scenario: Scenario, exploration: Exploration 
         if found is None:
             _draw_head(view)
             st.caption("Its place is known once all executions are evaluated; Map does that.")
+            st.fragment(_until_explored, run_every=LOOK_AGAIN)(scenario)
             return
         framework = _framework_of(view, scenario)
         stands = find_own_standing(found, execution, framework, view.figures.question, patience_s())
@@ -66,6 +69,12 @@ def draw_own_run(view: OwnRunView, scenario: Scenario, exploration: Exploration 
             _offer_framework(stands, framework)
         if stands.runs and stands.row["training"]:
             draw_verdict(found, _named_row(view, stands), view.measured, view.measured_as)
+
+
+def _until_explored(scenario: Scenario) -> None:
+    """Run the page again once the scenario is explored: Map shows its own parts without running anew."""
+    if _explored(scenario) is not None:
+        st.rerun()
 
 
 def _explored(scenario: Scenario) -> Exploration | None:

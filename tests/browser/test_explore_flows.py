@@ -115,9 +115,10 @@ def test_a_clicked_cell_and_metric_change_panel_map_and_table_and_a_link_restore
 def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page, server: str) -> None:
     held: list[Route] = []
     page.route("**/plotly/*.js", lambda route: held.append(route))
-    page.goto(f"{server}/?{LIMITED}")
-    page.wait_for_selector(".ss-still span")
-    page.wait_for_selector(".st-key-panel .ss-facts")
+    page.goto(
+        f"{server}/?{LIMITED}", wait_until="domcontentloaded"
+    )  # the page may ask for the held file before it loads
+    page.wait_for_selector(".ss-still i[style*='%;height']", state="attached")
     shape = "box => { const b = box.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; }"
     every = f"boxes => boxes.map({shape})"
     boxes = page.locator(".ss-still i[style*='%;height']").evaluate_all(every)

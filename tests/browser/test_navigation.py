@@ -69,6 +69,7 @@ def test_on_a_phone_every_page_is_behind_one_button(browser: Browser, server: st
     menu = page.get_by_test_id("stSidebarNav")
     for each in PAGES:
         link = menu.get_by_role("link", name=each.title, exact=True)
+        link.scroll_into_view_if_needed()  # the list scrolls on a small screen
         expect(link).to_be_in_viewport()
         box = link.bounding_box()
         assert box is not None

@@ -97,7 +97,7 @@ def test_whatif_moves_compute_with_power_and_each_alone_on_request() -> None:
     gains = {}
     for changes in ({"compute": 2 * peak}, {"matrix": 2 * peak}, {"power": 1400.0}):
         with unstudied():
-            app = run("whatif", dense(), {"whatif_changes": text_of(changes)})
+            app = run("whatif", dense(), {"whatif_changes": text_of(changes), "figures": "fastest"})
         assert not app.exception
         answer = whatif.reoptimise(scenario, changes)
         assert answer.best is not None

@@ -200,7 +200,6 @@ def test_fields_that_the_cost_model_does_not_have_are_named(shardscape, file) ->
 @pytest.mark.parametrize(
     ("changes", "sentence", "helps"),
     [
-        ({"training": False, "optimizer_sharding": False}, "training", True),
         ({"datatype": "float32"}, "float32", True),
         ({"batch_size": 7}, "batch_size", False),
         ({"tensor_par": 3, "data_par": 1}, "num_procs", False),
