@@ -193,7 +193,8 @@ def tuned(model: Model, values: Mapping[str, Any]) -> Model:
             return model
         if tuning is not None:
             title = f"{title}, {tuning.describe()}"
-        return Model.model_validate({**dict(model), "tuning": tuning, "title": title})
+        same = {name: getattr(model, name) for name in Model.model_fields}  # without properties that it has worked out
+        return Model.model_validate({**same, "tuning": tuning, "title": title})
     except ValidationError as problem:
         raise ModelFileError(sentence(problem, ModelTuning, model.name).replace(": the document ", " ", 1)) from None
 

@@ -60,7 +60,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "standing": CommandEntry(
         "standing",
         "rank_execution",
-        "Rank an execution among all of its model, system, GPUs, batch and datatype, with the changes to the best.",
+        "Rank an execution among all of its model, system, GPUs, batch and datatype, with steps to the recommended.",
     ),
     "normal": CommandEntry(
         "normal",
@@ -141,6 +141,6 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "plan": CommandEntry(
         "plan",
         "plan_app",
-        "Plans: a training run, a day of a service, layers on devices, elastic training, operators in layers.",
+        "Plans: a training run, post-training, a day of a service, a fleet, layers, elastic training, operators.",
     ),
 }

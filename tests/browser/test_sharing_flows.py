@@ -72,8 +72,9 @@ def test_the_start_page_written_out_opens_it_with_what_the_link_says(page: Page,
 
 
 def test_an_address_that_is_none_is_told_of(second: BrowserContext, server: str) -> None:
-    page = second.new_page()  # Streamlit logs it as an error, too
+    page = second.new_page()  # the browser logs it as an error, too
     page.goto(f"{server}/nothing?{LIMITED}")
-    expect(page.get_by_role("dialog")).to_contain_text("does not seem to exist")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("There is no page /nothing")
+    page.get_by_role("link", name="Memory", exact=True).click()
     expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
     page.close()

@@ -157,12 +157,14 @@ TABLES = {
     "engine/cost_models/calibrated/fields.py",
     "engine/cost_models/calibrated/physics/formats.py",
     "engine/measure/samples.py",
+    "engine/questions/documents/post_training.py",
     "engine/launch/serving_engines/words.py",
     "engine/serving/constants.py",
     "engine/validation/serving/operations.py",
 }
 """Files that list datatypes: formats of tokens on their way to experts, the plain formats of the fitted rates, those
-that kernels are measured in, for training and for serving, and words of serving engines for caches."""
+that kernels are measured in, for training and for serving, words of serving engines for caches, and formats in which
+reinforcement learning generates."""
 
 
 def test_no_other_file_has_a_table_of_datatypes() -> None:

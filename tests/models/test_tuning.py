@@ -1,5 +1,6 @@
 """Adapters, chunks of the loss and packing: hand counts, bounds of packing, and sentences about bad input."""
 
+import functools
 import math
 import random
 from typing import Any
@@ -111,6 +112,17 @@ def test_a_scenario_carries_its_tuning() -> None:
     assert tuned.model.tokens_per_sample < tuned.model.seq_size
     with pytest.raises(models.ModelFileError, match="choose the cost model calibrated"):
         tuned.model.require_block()
+
+
+@pytest.mark.parametrize("name", ["llama-3-8B", "gpt3-13B", "qwen3-next-80B-A3B"])
+def test_a_model_is_tuned_whatever_was_asked_of_it_before(name: str) -> None:
+    """Properties that a model works out once are no part of its document."""
+    model = models.load(name)
+    fresh = models.tuned(models.load_document(models.to_document(model)), {"adapter_rank": 8})
+    for each in dir(type(model)):
+        if isinstance(vars(type(model)).get(each), functools.cached_property):
+            getattr(model, each)
+    assert models.tuned(model, {"adapter_rank": 8}).tuning == fresh.tuning
 
 
 def test_a_model_of_six_numbers_takes_adapters() -> None:

@@ -29,7 +29,7 @@ def rank_execution(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Rank an execution among all of its model, system, GPUs, batch and datatype, with the steps to the recommended.
+    """Rank an execution among all of its model, system, GPUs, batch and datatype, with steps to the recommended.
 
     Steps of one or two flags come first, the largest gain first; each is an execution that runs. --figures-of fastest
     leads to the fastest instead. The file names its model if `best --json` or `explore --json` printed it;
