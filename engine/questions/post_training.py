@@ -22,9 +22,17 @@ from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from hardware import GIB
+from models import Model
 from models.documents import did_you_mean, shown
 
-__all__ = ["BASIS", "PLAN_POST_TRAINING", "PostTraining", "find_asked_post_training", "post_training_document"]
+__all__ = [
+    "BASIS",
+    "PLAN_POST_TRAINING",
+    "PostTraining",
+    "find_asked_post_training",
+    "longest_sequence",
+    "post_training_document",
+]
 
 DAY: Final = 86_400.0
 """Seconds of a day [s]."""
@@ -170,12 +178,21 @@ def _with_own_software(asked: PostTrainingQuestion, goal: PostTrainingGoal) -> P
     return replace(goal, software=asked.measured_step_s / found.step.seconds)
 
 
+def longest_sequence(model: Model) -> int | None:
+    """Return the tokens for which a model has positions; None if it does not say.
+
+    Args:
+        model: any model.
+    """
+    return None if model.architecture is None else model.architecture.max_seq
+
+
 def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
     model, system = found_model(asked.model), found_system(asked.system)
     law = _law_of(asked)
     samples = asked.prompts * asked.group
     longest = asked.prompt_tokens + math.ceil(law.cap)
-    most = None if model.architecture is None else model.architecture.max_seq
+    most = longest_sequence(model)
     if most is not None and longest > most:
         raise QuestionError(
             f"Prompt and longest response have {longest:,} tokens; {model.title or model.name} has positions for "

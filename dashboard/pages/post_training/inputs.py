@@ -8,15 +8,32 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.link.catalogue import list_model_titles, list_system_titles, name_or_first, named_model, named_system
+from dashboard.link.catalogue import (
+    list_model_titles,
+    list_system_titles,
+    name_or_first,
+    named_model,
+    named_system,
+    system_of,
+)
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.post_training.link import ASKED_FIELDS, LENGTH_FIELDS, PAGE_NAME, ROLLOUT_FIELDS
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_whole
-from engine.questions.documents.post_training import PostTrainingQuestion, ResponseLengths, RolloutChoices
+from engine.questions.documents.post_training import (
+    PostTrainingQuestion,
+    ResponseLengths,
+    RolloutChoices,
+    TrainingChoices,
+)
+from engine.questions.fields import question_field
+from engine.questions.post_training import longest_sequence
+from engine.questions.scenario_documents import found_model
+from hardware import SystemFileError
 
 __all__ = ["draw_inputs", "parse_inputs"]
 
+USUAL_SYSTEM: Final = "h100_80g_sxm"
 PAGE_DEFAULTS: Final[Mapping[str, Any]] = {"prompts": 64, "group": 32, "updates": 4}
 LENGTH_DEFAULTS: Final[Mapping[str, Any]] = {"mean": 1_000.0, "cap": 3_968}
 """Values without a parameter: a step of 2,048 samples of at most 4,096 tokens, as in public recipes."""
@@ -31,14 +48,22 @@ def parse_inputs() -> tuple[PostTrainingQuestion, Mapping[str, LinkField]]:
     asked = LinkReader(PostTrainingQuestion, PAGE_NAME)
     lengths, rollout = LinkReader(ResponseLengths, PAGE_NAME), LinkReader(RolloutChoices, PAGE_NAME)
     scenario = state.current_scenario()
-    titles, machines = list_model_titles(), list_system_titles()
+    titles = list_model_titles()
+    datatype = question_field(TrainingChoices, "train_datatype").default
+    machines = {name: title for name, title in list_system_titles().items() if _computes_in(name, datatype)}
     model = str(asked.read("model", default=name_or_first(scenario.model.name, titles), options=titles))
-    system = str(asked.read("system", default=name_or_first(scenario.system.name, machines), options=machines))
+    system = str(asked.read("system", default=_first_system(scenario.system.name, machines), options=machines))
     asked.read("num_procs", default=scenario.num_procs)
     for name in ASKED_FIELDS[3:]:
         asked.read(name, default=PAGE_DEFAULTS.get(name))
+    # A model with fewer positions opens with shorter responses, not with a refusal.
+    positions = longest_sequence(found_model(named_model(model)))
+    cap = LENGTH_DEFAULTS["cap"]
+    if positions is not None:
+        cap = min(cap, max(positions - int(asked.fields["prompt_tokens"].value), 2))
+    defaults = {"mean": min(LENGTH_DEFAULTS["mean"], cap / 2.0), "cap": cap}
     for name in LENGTH_FIELDS:
-        lengths.read(name, default=LENGTH_DEFAULTS.get(name))
+        lengths.read(name, default=defaults.get(name))
     for name in ROLLOUT_FIELDS:
         rollout.read(name)
     # Staleness is of one mode only: another one forgets it.
@@ -54,6 +79,19 @@ def parse_inputs() -> tuple[PostTrainingQuestion, Mapping[str, LinkField]]:
     return question, {**asked.fields, **lengths.fields, **own}
 
 
+def _computes_in(system: str, datatype: str) -> bool:
+    """Return whether a system computes in a datatype; one whose file cannot be read is chosen, and refused."""
+    try:
+        return system_of(system).has_rate(datatype)
+    except SystemFileError:
+        return True
+
+
+def _first_system(own: str, machines: Mapping[str, str]) -> str:
+    """Return the scenario's system if reinforcement learning can be planned on it, else the most common one."""
+    return own if own in machines else USUAL_SYSTEM
+
+
 def draw_inputs(fields: Mapping[str, LinkField]) -> None:
     """Draw the inputs.
 
@@ -64,7 +102,7 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
         draw_choice(fields["method"], help="", width=96)
         draw_choice(fields["model"], help="", width=210)
         draw_whole(fields["num_procs"], width=96)
-        draw_choice(fields["system"], help="", width=210)
+        draw_choice(fields["system"], help="", width=350)
         draw_whole(fields["prompts"], width=130)
         draw_whole(fields["group"], width=160)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):

@@ -164,3 +164,12 @@ def test_the_page_has_the_same_figures(found: dict[str, Any]) -> None:
     app.run()
     assert not app.exception
     assert "must be above 0 and at most 900" in " ".join(each.value for each in app.error)
+
+
+def test_the_page_opens_with_responses_that_every_model_can_write() -> None:
+    for model in ("gpt3-13B", "llama-3-8B"):
+        app = page_alone("post_training")
+        app.session_state["_url"] = {"model": model, "system": "h100_80g_nvl8", "post_training_procs": "16"}
+        app.run()
+        assert not app.exception
+        assert not [each.value for each in app.error]
