@@ -43,7 +43,7 @@ def axe_script(folder: Path) -> str:
     """
     kept = folder / f"axe-{VERSION}.min.js"
     if not kept.exists():
-        with urllib.request.urlopen(f"{REGISTRY.rstrip('/')}/axe-core/-/axe-core-{VERSION}.tgz", timeout=60) as answer:
+        with urllib.request.urlopen(f"{REGISTRY.rstrip('/')}/axe-core/-/axe-core-{VERSION}.tgz", timeout=20) as answer:
             package = answer.read()
         if base64.b64encode(hashlib.sha512(package).digest()).decode() != SHA512:
             raise OSError(f"The registry's package axe-core {VERSION} is not the one that is expected.")
