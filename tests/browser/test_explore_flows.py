@@ -112,35 +112,50 @@ def test_a_clicked_cell_and_metric_change_panel_map_and_table_and_a_link_restore
     page.wait_for_url(f"**/memory?**cell={row['tensor_par']}x{row['pipeline_par']}**")
 
 
+PICTURE = """() => {
+  const place = document.querySelector(".st-key-map_place"), from = place?.getBoundingClientRect();
+  const boxes = [...document.querySelectorAll(".ss-still i[style*='%;height']")];
+  if (!boxes.length) return null;
+  window.firstPlace = place;
+  const said = [...document.querySelectorAll(".ss-still span")].map((each) => each.innerText);
+  const inside = (box) => {
+    const b = box.getBoundingClientRect();
+    return [b.x - from.x, b.y - from.y, b.width, b.height];
+  };
+  return {boxes: boxes.map(inside), said};
+}"""
+"""The picture in the place of the map: its boxes from the place's corner on, and its words; remembers the place."""
+
+
 def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page, server: str) -> None:
     held: list[Route] = []
     page.route("**/plotly/*.js", lambda route: held.append(route))
     page.goto(
         f"{server}/?{LIMITED}", wait_until="domcontentloaded"
     )  # the page may ask for the held file before it loads
-    page.wait_for_selector(".ss-still i[style*='%;height']", state="attached")
+    # All at once, as the picture goes when the rest of the page comes.
+    picture = page.wait_for_function(PICTURE).json_value()
+    page.wait_for_selector(".st-key-panel .ss-facts")
     shape = "box => { const b = box.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; }"
-    every = f"boxes => boxes.map({shape})"
-    boxes = page.locator(".ss-still i[style*='%;height']").evaluate_all(every)
-    said = page.locator(".ss-still span").all_inner_texts()
-    place = page.locator(".st-key-map_place").evaluate(shape)
-    page.locator(".st-key-map_place").evaluate("box => { window.firstPlace = box; }")
     for _ in range(100):
         if held:
             break
         page.wait_for_timeout(50)
     assert held
     assert not page.locator(".main-svg").count()
+    settled(page)
+    place = page.locator(".st-key-map_place").evaluate(shape)
     for route in held:
         route.continue_()
     page.wait_for_selector(".st-key-explore_map .barlayer path")
     cells = page.locator(".st-key-explore_map .barlayer path")
     assert page.locator(".st-key-map_place").evaluate(shape) == place
     assert not page.locator(".ss-still").is_visible()
-    for cell in cells.evaluate_all(every):
-        assert any(all(abs(a - b) < 1.5 for a, b in zip(cell, box, strict=True)) for box in boxes)
+    for left, top, *size in cells.evaluate_all(f"boxes => boxes.map({shape})"):
+        cell = [left - place[0], top - place[1], *size]
+        assert any(all(abs(a - b) < 1.5 for a, b in zip(cell, box, strict=True)) for box in picture["boxes"])
     drawn = page.locator(".st-key-explore_map text").all_text_contents()
-    assert sorted(said) == sorted(text for text in drawn if text)
+    assert sorted(picture["said"]) == sorted(text for text in drawn if text)
     expect(page.get_by_text("Cost of each choice")).to_be_visible()
     settled(page)
     assert page.evaluate("firstPlace.isConnected"), "the map is another one once the whole page is drawn"
