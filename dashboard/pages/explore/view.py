@@ -157,7 +157,8 @@ def _draw_waiting(slot: AnswerSlot, exploration: Exploration, tokens: float, whe
     scenario = exploration.scenario
     feasible, as_good = NAMES_OF_SPACE
     number = left if where else exploration.feasible
-    tiles = [Tile(name, ABSENT, error="\u00a0") for name in execution_tile_names(scenario, tokens)]
+    error = "" if cost_model_of(scenario).reference else "\u00a0"  # as high as the figures that follow
+    tiles = [Tile(name, ABSENT, error=error) for name in execution_tile_names(scenario, tokens)]
     tiles += [Tile("Meet the filters" if where else feasible, count(number)), Tile(as_good, ABSENT)]
     first = _ABOVE if is_narrow() else len(tiles)
     slot.html(figure_strip(tiles[:first], WORKING))
