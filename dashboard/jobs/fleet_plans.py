@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import time
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dashboard.jobs.job import Job, JobKind
+from dashboard.jobs.share_progress import report_shares
 from dashboard.jobs.worker import Task, Worker
 from engine.questions.bounds import Context
 from engine.questions.documents.fleet import FleetQuestion
@@ -18,30 +16,11 @@ __all__ = ["FleetPlanJob", "find_fleet_document", "fleet_plans"]
 
 MOST_KEPT: Final = 32
 """Plans that are remembered."""
-STEPS: Final = 100
-"""Steps in which progress is reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetProgress:
-    """Progress of a plan."""
-
-    done: int
-    total: int
-    rate: float
-    seconds_left: float
 
 
 def find_fleet_document(task: Task, question: FleetQuestion) -> dict[str, Any]:
     """Return the plan of a question as JSON has it; for a worker."""
-    start = time.monotonic()
-
-    def tell(share: float, _: str) -> None:
-        spent = time.monotonic() - start
-        left = spent * (1 - share) / share if share > 0 else math.inf
-        task.tell(FleetProgress(round(STEPS * share), STEPS, 0.0, left))
-
-    return fleet_document(find_fleet_plan(question, context=Context(tell=tell, stops=task.stops)))
+    return fleet_document(find_fleet_plan(question, context=Context(tell=report_shares(task), stops=task.stops)))
 
 
 class FleetPlanJob(Job):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dashboard.jobs.job import Job, JobKind
+from dashboard.jobs.share_progress import report_shares
 from dashboard.jobs.worker import Task, Worker
 from engine import Scenario
 from engine.questions.bounds import Context
@@ -25,30 +23,12 @@ MOST_KEPT: Final = 32
 """Plans that are remembered."""
 MOST_SEARCHED: Final = 2_048
 """Searched sizes that a worker remembers."""
-STEPS: Final = 100
-"""Steps in which progress is reported."""
 
 _SEARCHED: OrderedDict[str, Mapping[str, Any] | None] = OrderedDict()
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlanProgress:
-    """Progress of a plan."""
-
-    done: int
-    total: int
-    rate: float
-    seconds_left: float
-
-
 def found_run_plan(task: Task, question: PlanRunQuestion) -> RunPlan:
     """Return the plan of a question; for a worker."""
-    start = time.monotonic()
-
-    def tell(share: float, _: str) -> None:
-        spent = time.monotonic() - start
-        left = spent * (1 - share) / share if share > 0 else math.inf
-        task.tell(RunPlanProgress(round(STEPS * share), STEPS, 0.0, left))
 
     def search(scenario: Scenario) -> Mapping[str, Any] | None:
         terms = [question.figures_of, question.headroom, question.offload, question.unmeasured]
@@ -60,7 +40,7 @@ def found_run_plan(task: Task, question: PlanRunQuestion) -> RunPlan:
                 _SEARCHED.popitem(last=False)
         return _SEARCHED[key]
 
-    return find_run_plan(question, context=Context(tell=tell, stops=task.stops), search=search)
+    return find_run_plan(question, context=Context(tell=report_shares(task), stops=task.stops), search=search)
 
 
 class RunPlanJob(Job):

@@ -72,7 +72,7 @@ def draw_own_run(view: OwnRunView, scenario: Scenario, exploration: Exploration 
 
 
 def _until_explored(scenario: Scenario) -> None:
-    """Run the page again once the scenario is explored: Map shows its own parts without running anew."""
+    """Run the page again once the scenario is explored; Map draws only its own parts again."""
     if _explored(scenario) is not None:
         st.rerun()
 

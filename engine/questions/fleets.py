@@ -14,7 +14,6 @@ from pydantic import Field
 from engine.economics import RunInputs
 from engine.executions.arrays import Floats
 from engine.executions.execution_names import execution_name
-from engine.exploration.proven_optimum import best_of
 from engine.exploration.run import ExplorationCancelled
 from engine.fleet import (
     OBJECTIVES,
@@ -39,7 +38,7 @@ from engine.fleet.reasons import without_changes, without_growth
 from engine.questions.bounds import Context
 from engine.questions.documents.fleet import FleetJobDocument, FleetPoolDocument, FleetQuestion, FleetServiceDocument
 from engine.questions.plain import plain
-from engine.questions.recommendations import find_recommendation
+from engine.questions.run_plans import find_execution
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
@@ -343,10 +342,7 @@ def _curve(
         )
 
     def search(scenario: Scenario) -> Mapping[str, Any] | None:
-        scenario = context.bounds.searchable(scenario)
-        if asked.figures_of == "fastest":
-            return best_of(scenario) or None
-        return find_recommendation(scenario, asked).execution
+        return find_execution(asked, context.bounds.searchable(scenario))
 
     inputs = replace(RunInputs.of(system, mtbf_h=asked.mtbf_h), tokens=job.tokens or DEFAULT_TOKENS)
 

@@ -14,6 +14,7 @@ from engine.executions.execution_names import execution_name
 from engine.exploration.proven_optimum import best_of
 from engine.questions.bounds import Context
 from engine.questions.documents.cost import PlanRunQuestion, RunAssumptionsQuestion, SystemOffer
+from engine.questions.documents.fleet import FleetQuestion
 from engine.questions.plain import plain
 from engine.questions.recommendations import find_recommendation
 from engine.questions.scenario_documents import found_model, found_system
@@ -143,7 +144,7 @@ def find_run_plan(
         raise QuestionError(text) from None
 
 
-def find_execution(asked: PlanRunQuestion, scenario: Scenario) -> Mapping[str, Any] | None:
+def find_execution(asked: PlanRunQuestion | FleetQuestion, scenario: Scenario) -> Mapping[str, Any] | None:
     """Return the execution that counts on the terms of a question; None if nothing is allowed or runs.
 
     Args:

@@ -10,8 +10,9 @@ import base64
 import hashlib
 import io
 import os
+import subprocess
 import tarfile
-import urllib.request
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,6 @@ from tests.browser.conftest import settled
 VERSION: Final = "4.14.1"
 SHA512: Final = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 """Digest of the package as the registry states it: `npm view axe-core@VERSION dist.integrity`."""
-REGISTRY: Final = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org")
 
 REMAINING: Final[dict[tuple[str, str], str]] = {}
 """Violations that stay: (rule, part of the element's markup) -> why it cannot be mended here. There are none."""
@@ -39,12 +39,17 @@ _RUN: Final = """async only => {
 def axe_script(folder: Path) -> str:
     """Return the script of axe-core, downloaded once. folder: where it is kept.
 
-    Raises: OSError where the registry cannot be reached, or sends something else.
+    Raises: OSError without npm, where its registry cannot be reached, or if it sends something else.
     """
     kept = folder / f"axe-{VERSION}.min.js"
     if not kept.exists():
-        with urllib.request.urlopen(f"{REGISTRY.rstrip('/')}/axe-core/-/axe-core-{VERSION}.tgz", timeout=20) as answer:
-            package = answer.read()
+        with tempfile.TemporaryDirectory() as place:
+            command = ["npm", "pack", f"axe-core@{VERSION}", "--pack-destination", place]
+            try:
+                subprocess.run(command, capture_output=True, check=True, timeout=60)
+            except subprocess.SubprocessError as problem:
+                raise OSError(f"npm has not fetched axe-core {VERSION}: {problem}") from None
+            package = (Path(place) / f"axe-core-{VERSION}.tgz").read_bytes()
         if base64.b64encode(hashlib.sha512(package).digest()).decode() != SHA512:
             raise OSError(f"The registry's package axe-core {VERSION} is not the one that is expected.")
         with tarfile.open(fileobj=io.BytesIO(package)) as files:

@@ -1,7 +1,7 @@
 """Adapters of low rank on frozen weights: their parameters on one processor, and their traffic.
 
-An adapter of rank r adds to the outputs of a product those of two narrow ones: y = W x + B (A x), A of r rows and one
-column per input, B of one row per output and r columns. Only A and B are trained.
+An adapter of rank r is two narrow products, whose outputs are added to the wide one's: y = W x + B (A x), A of r rows
+and one column per input, B of one row per output and r columns. Only A and B are trained.
 
 Source: LoRA (Hu et al. 2021, arXiv:2106.09685, section 4.1).
 """
