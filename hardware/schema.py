@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar
 
@@ -329,6 +329,24 @@ class System(_SystemEntity):
             datatype: any name.
         """
         return self.rate_name(datatype) is not None
+
+    def closest_datatype(self, wanted: str, accepted: Collection[str] | None = None) -> str:
+        """Return the datatype that stands in for another: itself, one of the same width, or the first that there is.
+
+        Args:
+            wanted: any name.
+            accepted: datatypes that may be chosen, such as those of a cost model; all by default.
+
+        Raises:
+            ValueError: the system computes in none of the accepted datatypes.
+        """
+        offered = [name for name in self.offered_datatypes if accepted is None or name in accepted]
+        if not offered:
+            raise ValueError(f"{self.name} computes in none of {', '.join(accepted or ())}.")
+        if wanted in offered or not datatypes.is_known(wanted):
+            return wanted if wanted in offered else offered[0]
+        bits = datatypes.named(wanted).bits
+        return next((name for name in offered if datatypes.named(name).bits == bits), offered[0])
 
     def matrix_rate(self, datatype: str) -> Processor:
         """Return the engine for matrix multiplications in a datatype.

@@ -25,6 +25,7 @@ from engine.cost_models.registry import COST_MODELS, able, chosen_cost_model, co
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_WORDS
 from engine.executions.limits import FRAMEWORK, OPTIONS, framework_limit, normalise
 from engine.executions.table import LARGEST
+from models import datatypes
 from models.documents import did_you_mean
 from models.token_flops import CONVENTIONS, Convention
 
@@ -146,7 +147,8 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> LinkReading:
         )
         if not scenario.system.has_rate(scenario.datatype):
             known = list(scenario.system.offered_datatypes)
-            first = DEFAULT["type"] if DEFAULT["type"] in known else known[0]
+            wanted = scenario.datatype if datatypes.is_known(scenario.datatype) else DEFAULT["type"]
+            first = scenario.system.closest_datatype(wanted)
             if "type" in parameters:
                 accepted = " and ".join(f"{choice_label('datatype', name)} ({name})" for name in known)
                 problems.append(

@@ -84,7 +84,8 @@ def switch_cost_model(scenario: Scenario, cost_model: str) -> Scenario:
     datatype = scenario.datatype
     accepted = named(cost_model).datatypes
     if datatype not in accepted:
-        datatype = next((name for name in scenario.system.matrix if name in accepted), datatype)
+        known = [name for name in scenario.system.offered_datatypes if name in accepted]
+        datatype = scenario.system.closest_datatype(datatype, known) if known else datatype
     return altered(scenario, cost_model=cost_model, datatype=datatype)
 
 
@@ -92,7 +93,7 @@ def scenario_with(now: Scenario, thing: Model | System) -> Scenario:
     """Returns the scenario with another model or system. Raises `Refused` where that cannot be explored.
 
     Limits on networks go with the system they were for; a datatype that the new system has no rates for gives way to
-    its first.
+    the closest.
     """
     model, system, datatype, limits = now.model, now.system, now.datatype, dict(now.field_limits)
     if isinstance(thing, Model):
@@ -101,7 +102,7 @@ def scenario_with(now: Scenario, thing: Model | System) -> Scenario:
         system = thing
         limits = {field: limit for field, limit in limits.items() if not field.endswith("_net")}
         if not system.has_rate(datatype):
-            datatype = next(iter(system.matrix))
+            datatype = system.closest_datatype(datatype)
     try:
         return checked(altered(now, model=model, system=system, datatype=datatype, limits=limits))
     except PROBLEMS as problem:

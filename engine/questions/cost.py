@@ -192,7 +192,7 @@ def _evaluate_execution(execution: dict[str, Any], procs: int | None, model: Mod
 
 def _choose_datatype(system: System, wanted: str | None) -> str:
     if not wanted:
-        return next((name for name in ("bfloat16", "float16") if name in system.matrix), system.datatypes[0])
+        return system.closest_datatype("bfloat16", system.matrix)
     if not system.has_rate(wanted):
         raise QuestionError(f"`datatype` is {shown(wanted)}; {system.name} has {', '.join(system.offered_datatypes)}.")
     return wanted

@@ -183,7 +183,7 @@ def _check_sizes(jobs: Iterable[JobDocument], asked: SplitQuestion, context: Con
                 system,
                 num_procs=asked.gpus,
                 max_batch_size=each.global_batch,
-                datatype="bfloat16" if "bfloat16" in system.matrix else next(iter(system.matrix)),
+                datatype=system.closest_datatype("bfloat16", system.matrix),
                 limits={"batch_size": [each.global_batch]},
             )
         )

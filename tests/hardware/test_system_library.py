@@ -250,3 +250,17 @@ def test_capacity_is_what_the_name_says_within_two_percent() -> None:
         # a card with GDDR6 gives a sixteenth of it to error correction
         usable = printed * (15 / 16 if name == "l40s_48g" else 1)
         assert 0.98 * usable < hardware.load(name).mem1.capacity_gib <= usable, name
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_the_datatype_that_stands_in_has_the_width_of_the_one_asked_for_where_any_has(name: str) -> None:
+    system = hardware.load(name)
+    offered = system.offered_datatypes
+    for wanted in datatypes.names():
+        found = system.closest_datatype(wanted)
+        same = [each for each in offered if datatypes.named(each).bits == datatypes.named(wanted).bits]
+        assert found == wanted if wanted in offered else found in (same or offered)
+    assert system.closest_datatype("unheard of") == offered[0]
+    assert system.closest_datatype("bfloat16", [offered[-1]]) == offered[-1]
+    with pytest.raises(ValueError, match=f"{name} computes in none of"):
+        system.closest_datatype("bfloat16", [])

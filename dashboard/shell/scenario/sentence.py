@@ -232,7 +232,7 @@ def _with_slot(now: Scenario, name: str, value: Any) -> Scenario:
         system = changes["system"] = system_of(value)
         changes["limits"] = {field: limit for field, limit in now.field_limits.items() if not field.endswith("_net")}
         if not system.has_rate(now.datatype):
-            changes["datatype"] = next(iter(system.matrix))
+            changes["datatype"] = system.closest_datatype(now.datatype)
     else:
         changes[{"type": "datatype", "framework": "framework"}[name]] = str(value)
     changed = altered(now, **changes)

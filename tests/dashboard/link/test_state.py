@@ -224,6 +224,11 @@ def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
             "Showing BF16 instead.",
         ),
         (
+            {"system": "h100_80g_nvl8", "type": "bfloat16"},
+            "The link's datatype is bfloat16, but H100 80 GB, 8 per NVLink domain (Calculon) has rates for "
+            "FP8 (float8) and FP16 (float16) and FP8 block (float8_block). Showing FP16 instead.",
+        ),
+        (
             {"model": "gpt3-175b"},
             "The link's model gpt3-175b is not in the library; did you mean 'gpt3-175B' or "
             "'gpt3-175B-maxtext' or 'opt-175B'. Showing Llama 3.1 70B instead.",
