@@ -37,6 +37,10 @@ def time_kinds(*executions: Mapping[Any, Any] | None) -> tuple[Kind, ...]:
     return tuple(kind for kind in TIME_KINDS if kind in plain or any(pieces[kind.key] > 0 for pieces in taken))
 
 
+_LONGEST_HEAD: Final = 12
+"""Letters of the longest head of the third column of numbers; a longer one would run into the second."""
+
+
 def _seconds_of_value(value: Any) -> float:
     """Return a time of a row; 0 for a missing value or a rounding error below a billionth of a second."""
     found = 0.0 if value is None else float(value)
@@ -178,7 +182,8 @@ def _number_columns(
     """Return the numbers to write right of the plot: value, share of the step, difference to the other execution."""
     offsets = (72, 134, 212)
     heads = [names[0] if others is not None else "time", "share"]
-    heads += [f"{names[0]} − {names[1]}"] if others is not None else []
+    both = f"{names[0]} − {names[1]}"
+    heads += ["difference" if len(both) > _LONGEST_HEAD else both] if others is not None else []
     notes: list[dict[str, Any]] = []
     place: dict[str, Any] = {"xref": "paper", "x": 1, "xanchor": "right"}
     for head, offset in zip(heads, offsets, strict=False):

@@ -17,6 +17,7 @@ from dashboard.queries.step_times import differences_in_time
 from dashboard.widgets.chart import show
 from dashboard.widgets.figures import draw_doubts
 from dashboard.widgets.link_fields import draw_choice
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, format_value, gibibytes, plain, signed_percent
 from engine.codesign import Results, StudyError
@@ -120,11 +121,14 @@ def _draw_tables(pair: DesignPair, names: Mapping[str, str]) -> None:
         for each in table.to_dict("records")
         for label in [f"{each['label']} [{each['unit']}]" if each["unit"] else names.get(each["name"], each["label"])]
     ]
-    left, right = st.columns(2, gap="medium")
+    left, right = (st.container(), st.container()) if is_narrow() else st.columns([3, 2], gap="medium")
     with left:
         if rows:
-            st.html(rows_table(headers, rows, texts=(0,)))
-            st.caption("Rates and what follows from them are of the fastest executions, by which designs are ranked.")
+            st.html(rows_table(headers, rows, texts=(0,), wraps=True))
+            st.caption(
+                "Rates and what follows from them are of the fastest executions, by which designs are ranked."
+                f"{_describe_missing(pair)}"
+            )
         else:
             st.caption("The designs do not differ.")
     with right:
@@ -142,10 +146,20 @@ def _draw_tables(pair: DesignPair, names: Mapping[str, str]) -> None:
                 *(f"{pair.one:,}", f"{pair.other:,}"),
                 *(f"USD, {each:,}" for each in (pair.one, pair.other)),
             )
-            st.html(rows_table(head, prices, texts=(0,)))
+            st.html(rows_table(head, prices, texts=(0,), wraps=True))
             st.caption("Amounts of the whole machine, and their middle prices.")
         else:
             st.caption("No item differs in amount or price.")
+
+
+def _describe_missing(pair: DesignPair) -> str:
+    """Return which models have no execution on a design, which then has no rates; empty if all run on both."""
+    found = [
+        f" On design {number:,} nothing runs for {', '.join(literal(name) for name in names)}."
+        for place, number in enumerate((pair.one, pair.other))
+        if (names := [name for name, sides in pair.sides.items() if sides[place] is None])
+    ]
+    return "".join(found)
 
 
 def _draw_step(found: Results, pair: DesignPair, model: int, question: DesignsQuestion, mode: str) -> None:
