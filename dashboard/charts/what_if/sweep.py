@@ -17,6 +17,8 @@ _WIDTH: Final = 360.0
 _TOP: Final = 24
 _LINE: Final = 14
 """Height of another line in the names of bands [px]."""
+_LETTER: Final = 6.3 / 260.0
+"""Width of a letter in the names of bands over that of the plot in a window of 390 px []. Source: measured."""
 _BELOW: Final = 46
 """Room for the horizontal axis [px]."""
 _RING: Final = 12
@@ -70,7 +72,7 @@ def sweep_line(
     # in vain for where to put the title of the axis.
     margin = 0.04 * (place(last) - place(first)) or 0.1
     across = place(first) - margin, place(last) + margin
-    top = _TOP + _LINE * any("<br>" in note["text"] for note in notes)
+    top = _TOP + _LINE * max((note["text"].count("<br>") for note in notes), default=0)
     room = Room(across, up, _WIDTH, HEIGHT - top - _BELOW)
     for which in ("best", "kept"):
         rated = [(stop.value, float(getattr(stop, which))) for stop in shown]
@@ -195,8 +197,8 @@ def _draw_bands(
                 }
             )
         span = (math.log(end / start) if logarithmic and start > 0 else end - start) / whole if whole else 1.0
-        text = name.replace(" × DP", "<br>× DP")
-        if span > 0.018 * max(map(len, text.split("<br>"))) or len(bands) == 1:
+        text = name.replace(" × ", "<br>× ")
+        if span > _LETTER * max(map(len, text.split("<br>"))) or len(bands) == 1:
             middle = (math.log10(start) + math.log10(end)) / 2 if logarithmic else (start + end) / 2
             notes.append(noted(text, colours, x=middle, y=1, yref="paper", yanchor="bottom", yshift=2))
     return shapes, notes
