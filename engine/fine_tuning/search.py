@@ -16,7 +16,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.fine_tuning.goal import FineTuningGoal
 from engine.post_training.search import RACK, TRAY
 from engine.scenarios.scenario import Scenario
-from engine.validation.uncertainty import Interval, interval_of, memory_interval_of
+from engine.validation.uncertainty import Interval, fine_tuning_interval_of, memory_interval_of
 from hardware import GIB, System
 from models import PackedSamples
 
@@ -183,7 +183,7 @@ def plan_method(goal: FineTuningGoal, method: str, gpus: int) -> MethodPlan:
         step = float(row["total_time"]) * goal.batch / float(row["batch_size"])
         seconds = goal.packs * goal.epochs / float(row["sample_rate"])
         rate = float(row["sample_rate"]) * goal.pack_to * packing.fill
-        interval = interval_of(scenario, row)
+        interval = fine_tuning_interval_of(scenario, row)
     return MethodPlan(
         method,
         gpus,
