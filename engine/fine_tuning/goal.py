@@ -111,6 +111,8 @@ class FineTuningGoal:
         longest = math.ceil(self.data.law.cap)
         if self.data.samples < 1:
             raise FineTuningError(f"The data set has {self.data.samples:,} samples; it must have at least 1.")
+        if set(self.methods) - {"full"}:
+            models.tuned(self.model, self._adapters)  # raises for adapters that the model cannot have
         positions = longest_sequence(self.model)
         title = self.model.title or self.model.name
         if positions is not None and longest > positions:
@@ -125,13 +127,15 @@ class FineTuningGoal:
             raise FineTuningError(
                 f"`batch` is {self.batch:,} packs; the data set fills {self.packs:,} of {self.pack_to:,} tokens."
             )
-        for method in self.methods:
-            self.tuned(method)
 
     @cached_property
     def packing(self) -> PackedSamples:
         """Packing of the samples, first fit by decreasing length."""
         return self.tuned("full").packing
+
+    @property
+    def _adapters(self) -> dict[str, Any]:
+        return {"adapter_rank": self.adapter_rank, "adapter_targets": self.adapter_targets}
 
     @property
     def packs(self) -> int:
@@ -153,7 +157,7 @@ class FineTuningGoal:
         """
         tuning: dict[str, Any] = {"sample_lengths": self.data.lengths, "loss_chunk": self.loss_chunk}
         if method != "full":
-            tuning |= {"adapter_rank": self.adapter_rank, "adapter_targets": self.adapter_targets}
+            tuning |= self._adapters
         if method == "qlora":
             tuning["frozen_weight_bits"] = QUANTISED_BITS
         return models.tuned(models.edited(self.model, {"seq_size": self.pack_to}), tuning)

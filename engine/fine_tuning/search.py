@@ -220,7 +220,7 @@ def find_fine_tuning(
     for number, method in enumerate(goal.methods):
         progress(number / len(goal.methods), "searching")
         fewest = _fewest(goal, method, cancel)
-        gpus = goal.num_procs or fewest or MOST_GPUS
+        gpus = goal.num_procs or fewest or _leanest(goal, method, cancel)
         plan = plan_method(goal, method, gpus)
         change = "" if plan.fits else _smallest_change(goal, method, gpus, fewest, cancel)
         methods[method] = replace(plan, fewest=fewest, change=change)
@@ -248,6 +248,18 @@ def _fewest(goal: FineTuningGoal, method: str, cancel: Callable[[], bool]) -> in
         if _fits(goal, method, gpus):
             return gpus
     return None
+
+
+def _leanest(goal: FineTuningGoal, method: str, cancel: Callable[[], bool]) -> int:
+    """Return the number of GPUs on which a method that fits on none needs the least memory."""
+    needs = {}
+    for gpus in fitting_sizes(goal.system):
+        if cancel():
+            raise ExplorationCancelled("The search was stopped.")
+        need = _least_need(scenario_of(goal, method, gpus))
+        if need is not None:
+            needs[gpus] = need
+    return min(needs, key=lambda gpus: needs[gpus], default=goal.system.node_size)
 
 
 def _least_need(scenario: Scenario) -> float | None:
