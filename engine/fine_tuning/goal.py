@@ -13,7 +13,7 @@ import numpy as np
 import models
 from engine.post_training.lengths import LengthLaw
 from hardware import System
-from models import Model, PackedSamples
+from models import Model, ModelTuning, PackedSamples
 
 __all__ = ["METHODS", "DataSet", "FineTuningError", "FineTuningGoal", "longest_sequence", "usual_pack_length"]
 
@@ -135,7 +135,11 @@ class FineTuningGoal:
 
     @property
     def _adapters(self) -> dict[str, Any]:
-        return {"adapter_rank": self.adapter_rank, "adapter_targets": self.adapter_targets}
+        return {
+            **ModelTuning().model_dump(),
+            "adapter_rank": self.adapter_rank,
+            "adapter_targets": self.adapter_targets,
+        }
 
     @property
     def packs(self) -> int:
@@ -155,9 +159,8 @@ class FineTuningGoal:
         Args:
             method: one of `METHODS`.
         """
-        tuning: dict[str, Any] = {"sample_lengths": self.data.lengths, "loss_chunk": self.loss_chunk}
-        if method != "full":
-            tuning |= self._adapters
+        tuning = ModelTuning().model_dump() if method == "full" else self._adapters
+        tuning |= {"sample_lengths": self.data.lengths, "loss_chunk": self.loss_chunk}
         if method == "qlora":
             tuning["frozen_weight_bits"] = QUANTISED_BITS
         return models.tuned(models.edited(self.model, {"seq_size": self.pack_to}), tuning)

@@ -194,6 +194,7 @@ def fine_tuning_document(plan: FineTuningPlan) -> dict[str, Any]:
     nearest = nearest_runs(
         parameters=float(parameter_counts(goal.model).total),
         system=goal.system.name,
+        datatype=goal.datatype,
         gpus=shown_plan.num_procs,
         seq_size=goal.pack_to,
         method=shown_plan.method,

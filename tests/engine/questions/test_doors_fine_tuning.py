@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,11 @@ from jsonschema import Draft202012Validator
 
 import engine
 import models
+from dashboard.words.numbers import ABSENT
 from engine.fine_tuning import DataSet
 from engine.post_training.lengths import LengthLaw
 from engine.questions import VERBS, answer
+from tests.dashboard.page_runs import html, page_alone
 
 MODEL, SYSTEM = "llama-3.1-8B", "h100_80g_sxm"
 QUESTION: dict[str, Any] = {
@@ -161,3 +164,39 @@ def test_a_question_that_cannot_be_is_one_sentence(more: dict[str, Any], words: 
         answer("plan_fine_tuning", {**QUESTION, **more})
     assert str(problem.value).endswith(".")
     assert "\n" not in str(problem.value)
+
+
+def test_the_page_has_the_same_figures(found: dict[str, Any], shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    app = page_alone("post_training")
+    link = {
+        "kind": "tuning",
+        "model": MODEL,
+        "system": SYSTEM,
+        "procs": "8",
+        "samples": "100000",
+        "epochs": "2",
+        "price": "3",
+    }
+    app.session_state["_url"] = {f"post_training_{name}": value for name, value in link.items()}
+    app.run()
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    best = rows_of(found)[found["method"]]
+    text = " ".join(re.sub(r"<[^>]+>", " ", html(app)).split())
+    assert "Fastest: LoRA on 8 GPUs" in text
+    assert f"{best['memory_gib']:,.1f} GiB" in text
+    assert found["basis"] in text
+    table = next(each.value for each in app.dataframe if "Figure" in each.value).set_index("Figure")
+    assert [*table.columns] == ["All weights", "LoRA", "QLoRA"]
+    assert table.loc["Fewest GPUs"].tolist() == [f"{each['fewest_gpus']:,}" for each in found["methods"]]
+    assert table.loc["Time", "QLoRA"] == ABSENT
+    # The command that the page shows answers the same.
+    command = next(each.value for each in app.code if each.value.startswith("shardscape plan fine-tuning"))
+    code, out, _ = shardscape(*shlex.split(command)[1:], "--json")
+    assert code == 0
+    assert json.loads(out) == found
+    app.session_state["_url"] = {**app.session_state["_url"], "post_training_sample_cap": "300"}
+    app.run()
+    assert not app.exception
+    assert "at most the cap, 300" in " ".join(each.value for each in (*app.error, *app.warning))
