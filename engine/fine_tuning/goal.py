@@ -104,6 +104,8 @@ class FineTuningGoal:
     datatype: str = "bfloat16"
     limits: Mapping[str, Any] = field(default_factory=dict)
     """Limits of executions, on top of the usual ones."""
+    headroom: float = 0.0
+    """Memory that stays free, as a share of the predicted memory []."""
     price_usd_per_h: tuple[float, float] | None = None
     """Lowest and highest price of a GPU and hour [USD/h]; the recorded ones where None."""
 

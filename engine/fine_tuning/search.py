@@ -86,6 +86,8 @@ class MethodPlan:
     """Reason why nothing fits, or why there is no time; empty otherwise."""
     fewest: int | None = None
     """Fewest GPUs of whole powers of two or whole nodes on which it fits; None if it was not searched, or none fit."""
+    fewest_safe: int | None = None
+    """The same where it also fits at the upper end of the interval of its memory; None as `fewest`, or without one."""
     change: str = ""
     """Smallest change with which it fits on these GPUs; empty if it fits, or no change helps."""
 
@@ -143,9 +145,11 @@ def scenario_of(goal: FineTuningGoal, method: str, gpus: int) -> Scenario:
         method: one of `METHODS`.
         gpus: that it runs on.
     """
+    memory = goal.system.mem1
+    room = memory.model_copy(update={"capacity_gib": memory.capacity_gib / (1.0 + goal.headroom)})
     return Scenario.of(
         goal.tuned(method),
-        goal.system,
+        goal.system.model_copy(update={"mem1": room}) if goal.headroom else goal.system,
         num_procs=gpus,
         max_batch_size=goal.batch,
         datatype=goal.datatype,
@@ -174,7 +178,7 @@ def plan_method(goal: FineTuningGoal, method: str, gpus: int) -> MethodPlan:
             capacity_gib=capacity,
             parts={},
             memory_interval=memory_interval_of(scenario),
-            reason=_describe_refusal(gpus, need, capacity),
+            reason=_describe_refusal(gpus, need, capacity / (1.0 + goal.headroom)),
         )
     row: dict[str, Any] = {str(name): value for name, value in found.items()}
     step = seconds = rate = interval = None
@@ -223,7 +227,8 @@ def find_fine_tuning(
         gpus = goal.num_procs or fewest or _leanest(goal, method, cancel)
         plan = plan_method(goal, method, gpus)
         change = "" if plan.fits else _smallest_change(goal, method, gpus, fewest, cancel)
-        methods[method] = replace(plan, fewest=fewest, change=change)
+        safe = _fewest_safe(goal, method, fewest, plan.memory_interval, cancel)
+        methods[method] = replace(plan, fewest=fewest, fewest_safe=safe, change=change)
     progress(1.0, "searching")
     return FineTuningPlan(goal, methods)
 
@@ -241,8 +246,20 @@ def _fits(goal: FineTuningGoal, method: str, gpus: int) -> bool:
     return bool(best_of(scenario_of(goal, method, gpus)))
 
 
-def _fewest(goal: FineTuningGoal, method: str, cancel: Callable[[], bool]) -> int | None:
+def _fewest_safe(
+    goal: FineTuningGoal, method: str, fewest: int | None, error: Interval | None, cancel: Callable[[], bool]
+) -> int | None:
+    """Return the fewest GPUs on which a method fits at the upper end of the interval of its memory."""
+    if fewest is None or error is None:
+        return None
+    tight = replace(goal, headroom=max(goal.headroom, error.high - 1.0))
+    return _fewest(tight, method, cancel, least=fewest)
+
+
+def _fewest(goal: FineTuningGoal, method: str, cancel: Callable[[], bool], least: int = 1) -> int | None:
     for gpus in fitting_sizes(goal.system):
+        if gpus < least:
+            continue
         if cancel():
             raise ExplorationCancelled("The search was stopped.")
         if _fits(goal, method, gpus):

@@ -66,6 +66,7 @@ class TuningRow(Document):
     capacity_gib: float = Field(description="Memory of a GPU [GiB].")
     memory_parts: dict[str, float] = Field(description="Parts of the memory [GiB].")
     fewest_gpus: int | None = Field(description="Fewest GPUs that fit, of powers of two and whole nodes.")
+    safe_gpus: int | None = Field(description="Fewest GPUs that fit at the upper end of the interval of memory.")
     reason: str = Field(description="Why nothing fits, or why there is no time.")
     change: str = Field(description="Smallest of some changes with which it fits on these GPUs.")
     rests_on: str = Field(description="Measured runs that the interval rests on.")
@@ -133,6 +134,7 @@ def fine_tuning_goal(asked: FineTuningQuestion) -> FineTuningGoal:
             adapter_rank=asked.adapter_rank,
             adapter_targets=asked.adapter_targets,
             loss_chunk=asked.loss_chunk,
+            headroom=asked.headroom,
             datatype=asked.datatype,
             limits=asked.limits,
             price_usd_per_h=recorded if price is None else (price, price),
@@ -236,6 +238,7 @@ def _tuning_row(goal: FineTuningGoal, plan: MethodPlan) -> dict[str, Any]:
         "capacity_gib": plan.capacity_gib,
         "memory_parts": dict(plan.parts),
         "fewest_gpus": plan.fewest,
+        "safe_gpus": plan.fewest_safe,
         "reason": plan.reason,
         "change": plan.change,
         "rests_on": "" if plan.interval is None else plan.interval.rests_on,

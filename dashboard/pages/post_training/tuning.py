@@ -132,7 +132,7 @@ def _tiles(answer: Mapping[str, Any], best: Mapping[str, Any]) -> list[markup.Ti
     fewest = best["fewest_gpus"]
     tiles += [
         markup.Tile("Memory", f"{best['memory_gib']:,.1f} GiB", f"of {best['capacity_gib']:,.1f} GiB: {best['fit']}"),
-        markup.Tile("Fewest GPUs", ABSENT if fewest is None else f"{fewest:,}", "that hold it"),
+        markup.Tile("Fewest GPUs", ABSENT if fewest is None else f"{fewest:,}", _safe_words(best["safe_gpus"])),
         markup.Tile(
             "Packing",
             percent(answer["packing"], 0),
@@ -144,6 +144,10 @@ def _tiles(answer: Mapping[str, Any], best: Mapping[str, Any]) -> list[markup.Ti
     if usd is None:
         return [*tiles, markup.Tile("Cost", ABSENT, "no price recorded: enter one")] if best["hours"] else tiles
     return [*tiles, markup.Tile("Cost", f"{format_large(usd['value'])} USD", _usd_range(usd))]
+
+
+def _safe_words(safe: int | None) -> str:
+    return "that hold it" if safe is None else f"{safe:,} with the error of memory"
 
 
 def _duration_range(hours: Mapping[str, float | None]) -> str:
@@ -164,6 +168,7 @@ def _method_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "Fit": lambda row: row["fit"],
         "Memory, GiB": lambda row: ABSENT if row["memory_gib"] is None else f"{row['memory_gib']:,.1f}",
         "Fewest GPUs": lambda row: ABSENT if row["fewest_gpus"] is None else f"{row['fewest_gpus']:,}",
+        "Fewest GPUs, safe": lambda row: ABSENT if row["safe_gpus"] is None else f"{row['safe_gpus']:,}",
         "Tokens/s": lambda row: ABSENT if row["tokens_per_s"] is None else format_large(row["tokens_per_s"]),
         "Step": lambda row: ABSENT if row["step_s"] is None else format_duration(row["step_s"]["value"]),
         "Time": lambda row: ABSENT if row["hours"] is None else format_duration(row["hours"]["value"] * HOUR),

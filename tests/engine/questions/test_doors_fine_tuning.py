@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,28 @@ def test_without_a_number_of_gpus_each_method_has_its_fewest(found: dict[str, An
     for name, row in rows_of(fewest).items():
         assert row["num_procs"] == row["fewest_gpus"] == rows_of(found)[name]["fewest_gpus"]
         assert row["execution"] is not None
+
+
+def test_the_safe_number_has_room_for_the_error_of_memory(found: dict[str, Any]) -> None:
+    for row in found["methods"]:
+        assert row["safe_gpus"] >= row["fewest_gpus"]
+        safe = rows_of(answer("plan_fine_tuning", {**QUESTION, "num_procs": row["safe_gpus"], "headroom": 0.136}))
+        assert safe[row["method"]]["fit"] == "fits"
+        assert safe[row["method"]]["memory_gib"] * 1.136 <= row["capacity_gib"]
+
+
+def test_measured_lengths_come_from_a_file(tmp_path: Path, shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    lengths = [300, 900, 1500, 4000]
+    file = tmp_path / "lengths.txt"
+    file.write_text("\n".join(map(str, lengths)))
+    command = ("plan", "fine-tuning", MODEL, SYSTEM, "--procs", 8, "--samples", 1000, "--method", "lora", "--lengths")
+    code, out, _ = shardscape(*command, file, "--json")
+    assert code == 0
+    assert json.loads(out)["tokens"] == pytest.approx(sum(lengths) / 4 * 1000)
+    file.write_text("300 many")
+    code, _, problem = shardscape(*command, file)
+    assert code == 2
+    assert "lengths.txt has 'many', which is no length" in problem
 
 
 def test_packing_is_the_share_of_real_tokens() -> None:
