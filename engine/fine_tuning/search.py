@@ -6,7 +6,7 @@ frozen weights in 4 bits is not calibrated: such plans say what fits and what me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ USUAL_LIMITS: Final[Mapping[str, Any]] = {
 """Limits of executions where none is asked for: nothing is moved to the host."""
 MOST_GPUS: Final = 4_096
 """GPUs up to which the fewest that fit are searched. Source: stated by us; 16 bytes per weight of 18 T weights."""
+CURVE_SPAN: Final = 8
+"""Largest part and multiple of the GPUs on the curve over GPUs. Source: stated by us."""
 MEMORY_PARTS: Final = {
     "weights": ("weight_space", "weight_offload"),
     "gradients": ("weight_grad_space", "optimizer_offload"),
@@ -115,6 +117,8 @@ class FineTuningPlan:
 
     goal: FineTuningGoal
     methods: Mapping[str, MethodPlan]
+    curve: tuple[MethodPlan, ...] = ()
+    """Plans with a time on other numbers of GPUs, and on these, where they were asked for."""
 
     @property
     def chosen(self) -> MethodPlan | None:
@@ -210,11 +214,13 @@ def find_fine_tuning(
     *,
     progress: Callable[[float, str], None] = lambda share, doing: None,
     cancel: Callable[[], bool] = lambda: False,
+    with_curve: bool = False,
 ) -> FineTuningPlan:
     """Return the best plan of each method, the fewest GPUs on which it fits, and what would make it fit.
 
     Args:
         goal: the question.
+        with_curve: whether to plan on other numbers of GPUs too.
         progress: called with the share that is done and the current step.
         cancel: returns whether to stop.
 
@@ -230,7 +236,25 @@ def find_fine_tuning(
         safe = _fewest_safe(goal, method, fewest, plan.memory_interval, cancel)
         methods[method] = replace(plan, fewest=fewest, fewest_safe=safe, change=change)
     progress(1.0, "searching")
-    return FineTuningPlan(goal, methods)
+    found = FineTuningPlan(goal, methods)
+    return replace(found, curve=tuple(_curve(found, cancel))) if with_curve else found
+
+
+def _curve(plan: FineTuningPlan, cancel: Callable[[], bool]) -> Iterator[MethodPlan]:
+    """Yield the plans with a time on a part and a multiple of the GPUs of the fastest."""
+    chosen = plan.chosen
+    if chosen is None:
+        return
+    sizes = [*fitting_sizes(plan.goal.system, CURVE_SPAN * chosen.num_procs), chosen.num_procs]
+    for method in plan.methods:
+        if method in UNTIMED:
+            continue
+        for gpus in sorted({each for each in sizes if each * CURVE_SPAN >= chosen.num_procs}):
+            if cancel():
+                raise ExplorationCancelled("The search was stopped.")
+            found = plan_method(plan.goal, method, gpus)
+            if found.fits:
+                yield found
 
 
 def _memory_parts(row: Mapping[str, Any]) -> dict[str, float]:

@@ -12,12 +12,14 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import MEMORY_KINDS
+from dashboard.charts.plans.fine_tuning import time_over_gpus
 from dashboard.jobs.fine_tuning import FineTuningJob
 from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.pages.post_training.tuning_inputs import draw_tuning_inputs, parse_tuning_inputs
 from dashboard.widgets import launch
+from dashboard.widgets.chart import show
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.words.amounts import format_duration, format_large, format_tokens
@@ -41,6 +43,8 @@ KINDS: Final = {"gradients": "weight_gradients"}
 class FineTuningView:
     """All that the link says of fine-tuning."""
 
+    mode: str
+    """The theme: "light" or "dark"."""
     question: FineTuningQuestion | None
     fields: Mapping[str, LinkField]
     problem: str = ""
@@ -52,8 +56,8 @@ def parse_tuning() -> FineTuningView:
     try:
         question, fields = parse_tuning_inputs()
     except ValueError as problem:
-        return FineTuningView(None, {}, str(problem))
-    return FineTuningView(question, fields)
+        return FineTuningView(state.theme_mode(), None, {}, str(problem))
+    return FineTuningView(state.theme_mode(), question, fields)
 
 
 def render_tuning(view: FineTuningView) -> None:
@@ -72,10 +76,10 @@ def render_tuning(view: FineTuningView) -> None:
     job = shared.board.post(FineTuningJob(shared.fine_tuning_plans, question, title), watcher)
     answer = found_soon(job, FineTuningJob, watcher, lambda one: one.answer)
     if answer is not None:
-        _draw_answer(question, answer)
+        _draw_answer(view.mode, question, answer)
 
 
-def _draw_answer(question: FineTuningQuestion, answer: Mapping[str, Any]) -> None:
+def _draw_answer(mode: str, question: FineTuningQuestion, answer: Mapping[str, Any]) -> None:
     rows = answer["methods"]
     fitting = [row for row in rows if row["execution"]]
     best = next((row for row in rows if row["method"] == answer["method"]), fitting[0] if fitting else None)
@@ -91,6 +95,10 @@ def _draw_answer(question: FineTuningQuestion, answer: Mapping[str, Any]) -> Non
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Methods", "each the fastest execution, proven"))
         _draw_table(_method_rows(rows), "fine_tuning_methods", "Figures of each method.")
+    if answer["sizes"]:
+        with st.container(border=True, gap="xsmall"):
+            st.html(markup.head("Time over GPUs", "each point the fastest execution"))
+            show(time_over_gpus(answer["sizes"], TUNING_WORDS, mode=mode), "fine_tuning_sizes")
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Memory of a GPU", "of the fullest"))
         for row in fitting:
@@ -218,7 +226,9 @@ def _command_of(question: FineTuningQuestion) -> str:
             spread = f":{lengths.cv:g}" if lengths.cv != 1.0 else ""
             words += [f"--{field.option}", f"{lengths.mean:g}:{lengths.cap}{spread}"]
         elif name not in ("format", "model", "system", "limits") and value != field.default:
-            words += [f"--{field.option}", f"{value:g}" if isinstance(value, float) else str(value)]
+            words.append(f"--{field.option}")
+            if value is not True:
+                words.append(f"{value:g}" if isinstance(value, float) else str(value))
     return shlex.join(words)
 
 

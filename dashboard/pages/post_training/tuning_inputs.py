@@ -54,7 +54,7 @@ def parse_tuning_inputs() -> tuple[FineTuningQuestion, Mapping[str, LinkField]]:
     defaults = {"mean": min(LENGTH_DEFAULTS["mean"], cap / 2.0), "cap": cap}
     for name in SAMPLE_FIELDS:
         lengths.read(name, default=defaults.get(name))
-    question = asked.build(model=named_model(model), system=named_system(system), lengths=lengths.build())
+    question = asked.build(model=named_model(model), system=named_system(system), lengths=lengths.build(), sizes=True)
     return question, {**asked.fields, **{f"sample_{name}": field for name, field in lengths.fields.items()}}
 
 

@@ -95,7 +95,7 @@ def plan_tuning(
 
     \b
     JSON is the answer to the question plan_fine_tuning: methods (fit, step_s, tokens_per_s, hours, usd, memory_parts,
-    fewest_gpus, execution, reason, change), packs, packing, steps, nearest, units.
+    fewest_gpus, execution, reason, change), packs, packing, steps, sizes, nearest, units.
 
     Exit code 1 when nothing fits.
     """
@@ -173,6 +173,20 @@ def _print_answer(document: dict[str, Any]) -> None:
             write_line(f"{TUNING_WORDS[each['method']]}: {each['reason']}{change}")
     if any(each["hours"] is not None and each["usd"] is None for each in document["methods"]):
         write_line("No price is recorded for this system; give --price for the cost.")
+    if document["sizes"]:
+        write_line()
+        sizes = [
+            (
+                TUNING_WORDS[each["method"]],
+                f"{each['num_procs']:,}",
+                _format_number(each["tokens_per_s"]),
+                _format_figure(each["hours"]),
+                _format_figure(each["usd"]),
+                each["layout"],
+            )
+            for each in document["sizes"]
+        ]
+        write_line(text_table(("method", "GPUs", "tokens/s", "hours", "USD", "layout"), sizes, left=(0, 5)))
     write_line()
     write_line("Nearest measured runs:")
     nearest = [
@@ -190,11 +204,11 @@ def _print_answer(document: dict[str, Any]) -> None:
         )
         for row in document["nearest"]
     ]
-    header = (
+    names = (
         *("framework", "model", "system", "GPUs", "method", "datatype"),
         *("sequence", "tokens/s/GPU", "peak GiB", "outcome"),
     )
-    write_line(text_table(header, nearest, left=(0, 1, 2, 4, 5, 9)))
+    write_line(text_table(names, nearest, left=(0, 1, 2, 4, 5, 9)))
     write_line(document["basis"])
 
 

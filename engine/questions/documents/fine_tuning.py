@@ -119,3 +119,6 @@ class FineTuningQuestion(Document):
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
     ] = Field(default=None, description="Price of a GPU and hour; the range of the recorded prices by default.")
+    sizes: Annotated[bool, Asked("Other sizes")] = Field(
+        default=False, description="Plan on an eighth to eight times the GPUs too: time and cost over GPUs."
+    )

@@ -21,7 +21,7 @@ from dashboard.words.numbers import ABSENT
 from engine.fine_tuning import DataSet
 from engine.post_training.lengths import LengthLaw
 from engine.questions import VERBS, answer
-from tests.dashboard.page_runs import html, page_alone
+from tests.dashboard.page_runs import figure, html, page_alone
 
 MODEL, SYSTEM = "llama-3.1-8B", "h100_80g_sxm"
 QUESTION: dict[str, Any] = {
@@ -123,6 +123,16 @@ def test_measured_lengths_come_from_a_file(tmp_path: Path, shardscape: Callable[
     assert "lengths.txt has 'many', which is no length" in problem
 
 
+def test_other_sizes_are_their_own_answers(found: dict[str, Any]) -> None:
+    rows = answer("plan_fine_tuning", {**QUESTION, "sizes": True})["sizes"]
+    for name in ("full", "lora"):
+        own = {row["num_procs"]: row for row in rows if row["method"] == name}
+        assert own[8]["hours"]["value"] == rows_of(found)[name]["hours"]["value"]
+        assert min(own) == rows_of(found)[name]["fewest_gpus"]
+        four = rows_of(answer("plan_fine_tuning", {**QUESTION, "num_procs": 4}))[name]
+        assert own[4]["usd"] == four["usd"]
+
+
 def test_packing_is_the_share_of_real_tokens() -> None:
     # No two samples of 3,000 tokens fit into 4,096; four of 1,024 fill it.
     for lengths, share in (([3000.0], 3000 / 4096), ([1024.0], 1.0)):
@@ -218,7 +228,8 @@ def test_the_page_has_the_same_figures(found: dict[str, Any], shardscape: Callab
     command = next(each.value for each in app.code if each.value.startswith("shardscape plan fine-tuning"))
     code, out, _ = shardscape(*shlex.split(command)[1:], "--json")
     assert code == 0
-    assert json.loads(out) == found
+    assert {**json.loads(out), "sizes": []} == found  # the page asks for other sizes, too
+    assert len(figure(app, "fine_tuning_sizes")["data"]) == 2
     app.session_state["_url"] = {**app.session_state["_url"], "post_training_sample_cap": "300"}
     app.run()
     assert not app.exception
