@@ -8,6 +8,7 @@ from typing import Any, Final
 from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.share_progress import report_shares
 from dashboard.jobs.worker import Task, Worker
+from dashboard.link.field_labels import name_labels
 from engine.questions.bounds import Context
 from engine.questions.documents.fine_tuning import FineTuningQuestion
 from engine.questions.fine_tuning import find_asked_fine_tuning, fine_tuning_document
@@ -20,7 +21,9 @@ MOST_KEPT: Final = 32
 
 def find_fine_tuning_answer(task: Task, question: FineTuningQuestion) -> dict[str, Any]:
     """Return the answer to a question as JSON has it; for a worker."""
-    return fine_tuning_document(find_asked_fine_tuning(question, Context(tell=report_shares(task), stops=task.stops)))
+    with name_labels(FineTuningQuestion):
+        plan = find_asked_fine_tuning(question, Context(tell=report_shares(task), stops=task.stops))
+    return fine_tuning_document(plan)
 
 
 class FineTuningJob(Job):

@@ -234,3 +234,7 @@ def test_the_page_has_the_same_figures(found: dict[str, Any], shardscape: Callab
     app.run()
     assert not app.exception
     assert "at most the cap, 300" in " ".join(each.value for each in (*app.error, *app.warning))
+    app.session_state["_url"] = {**app.session_state["_url"], "post_training_sample_cap": "900"}
+    app.session_state["_url"] |= {"post_training_sample_pack": "800"}
+    app.run()
+    assert "Pack length is 800; the longest sample has 900" in " ".join(each.value for each in app.error)
