@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.post_training.training_side import ForwardPass
 from engine.serving.memory import ServingMemoryUse
 from hardware import GIB, System
 
@@ -39,6 +40,7 @@ class PhaseMemory:
 
 def memory_phases(
     row: Mapping[str, Any],
+    forward: ForwardPass,
     deployment: ServingMemoryUse,
     system: System,
     *,
@@ -53,6 +55,7 @@ def memory_phases(
 
     Args:
         row: fields and statistics of the execution that trains.
+        forward: its forward pass.
         deployment: memory of the rollout [1], with as many requests as decode at once.
         system: that both run on.
         parameters: of the model.
@@ -72,13 +75,8 @@ def memory_phases(
     }
     total = float(row["proc_mem_tier1_cap_req"])
     update = {**own, "activations": max(total - sum(own.values()), 0.0), "sleeping engine": sleeping}
-    # A forward pass keeps nothing for a backward: a block's activations, weights and logits.
-    forward = {
-        "weights": own["weights"],
-        "activations": float(row["block_act_storage_space"]),
-        "logits": own["logits"],
-        "temporaries": own["temporaries"],
-        "reserve": own["reserve"],
+    passes = {
+        **forward.memory,
         "gradients and optimizer": 0.0 if is_colocated else own["gradients"] + own["optimizer"],
         "sleeping engine": sleeping,
     }
@@ -90,7 +88,7 @@ def memory_phases(
     }
     allowed = memory_share * capacity - (float(deployment.reserve[0]) - (1.0 - memory_share) * capacity)
     phases = [PhaseMemory("update", sum(update.values()), capacity, update)]
-    phases.append(PhaseMemory("log_probs", sum(forward.values()), capacity, forward))
+    phases.append(PhaseMemory("log_probs", sum(passes.values()), capacity, passes))
     buckets = 2.0 * BUCKET
     if is_colocated:
         sync = {"weights": own["weights"], "engine weights": engine_weights, "buckets": buckets}

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,14 @@ from engine.post_training.iteration import MODES, IterationStep, IterationWork, 
 from engine.post_training.memory_phases import SLEEPING, PhaseMemory, memory_phases, tightest_phase
 from engine.post_training.rollout import decode_steps, rollout_rate, slots_of
 from engine.post_training.synchronisation import synchronisation_time
-from engine.post_training.training_side import PackedBatch, TrainingTimes, packed_batch, training_times
+from engine.post_training.training_side import (
+    ForwardPass,
+    PackedBatch,
+    TrainingTimes,
+    forward_pass,
+    packed_batch,
+    training_times,
+)
 from engine.scenarios.scenario import Scenario
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import shape_reasons
@@ -106,7 +113,9 @@ class PostTrainingGoal:
     @cached_property
     def terms(self) -> FrameworkTerms:
         """Terms of the framework."""
-        terms = self.constants.framework(self.framework, self.release)
+        accelerator = self.system.accelerator
+        generation = "" if accelerator is None else accelerator.generation
+        terms = self.constants.framework(self.framework, self.release, generation)
         return terms if self.software is None else replace(terms, software=self.software)
 
     @cached_property
@@ -253,6 +262,14 @@ class DeploymentChoices:
         return min((int(fields["tensor_par"]) for fields, _, _ in self.found), default=None)
 
 
+class TrainingChoice(NamedTuple):
+    """Execution that trains, its times, and its forward pass."""
+
+    execution: Mapping[str, Any]
+    times: TrainingTimes
+    forward: ForwardPass
+
+
 class ExecutionChoices:
     """Best execution by GPUs, each searched once."""
 
@@ -262,20 +279,19 @@ class ExecutionChoices:
         room = memory.model_copy(update={"capacity_gib": memory.capacity_gib - sleeping / GIB})
         self.system = goal.system.model_copy(update={"mem1": room})
         self.model = models.edited(goal.model, {"seq_size": goal.pack_to})
-        self._known: dict[int, Mapping[str, Any] | None] = {}
+        self._known: dict[int, TrainingChoice | None] = {}
 
-    def best(self, gpus: int) -> tuple[Mapping[str, Any], TrainingTimes] | None:
-        """Return the fastest execution on at most so many GPUs, and its times; None if none runs.
+    def best(self, gpus: int) -> TrainingChoice | None:
+        """Return the fastest execution on at most so many GPUs; None if none runs.
 
         Besides all of them, the largest number of the form 2^k or 3 x 2^k units is tried: more GPUs can be slower where
         they divide nothing.
         """
         unit = split_unit(self.goal.system)
         round_sizes = [each * unit * 2**k for each in (1, 3) for k in range(24) if each * unit * 2**k < gpus]
-        rows = [row for size in (gpus, *sorted(round_sizes)[-1:]) if (row := self._search(size)) is not None]
-        found = [(row, training_times(row, self.goal.packed)) for row in rows]
-        work = self.goal.work
-        return min(found, key=lambda each: each[1].update_s + work.passes * each[1].forward_s, default=None)
+        found = [each for size in (gpus, *sorted(round_sizes)[-1:]) if (each := self._search(size)) is not None]
+        passes = self.goal.work.passes
+        return min(found, key=lambda each: each.times.update_s + passes * each.times.forward_s, default=None)
 
     def bound(self, gpus: int) -> TrainingTimes:
         """Return times that no execution on so many GPUs is below: model arithmetic at the peak rate."""
@@ -285,7 +301,7 @@ class ExecutionChoices:
         rate = gpus * goal.system.peak_tflops(goal.datatype) * 1e12
         return TrainingTimes(BACKWARD * active * tokens / rate, FORWARD * active * tokens / rate)
 
-    def _search(self, gpus: int) -> Mapping[str, Any] | None:
+    def _search(self, gpus: int) -> TrainingChoice | None:
         if gpus not in self._known:
             goal = self.goal
             scenario = Scenario.of(
@@ -296,8 +312,13 @@ class ExecutionChoices:
                 datatype=goal.datatype,
                 limits={**PACKED_LIMITS, **goal.training_limits},
             )
-            self._known[gpus] = best_of(scenario) or None
+            row = best_of(scenario)
+            self._known[gpus] = self._choice(row) if row else None
         return self._known[gpus]
+
+    def _choice(self, row: Mapping[str, Any]) -> TrainingChoice:
+        forward = forward_pass(self.model, self.system, row, self.goal.work.updates)
+        return TrainingChoice(row, training_times(row, self.goal.packed, forward), forward)
 
 
 def find_post_training(
@@ -459,21 +480,22 @@ class _Search:
         gpus_train: int,
         gpus_rollout: int,
         rolled: tuple[Mapping[str, Any], RolloutSide, ServingMemoryUse],
-        trained: tuple[Mapping[str, Any], TrainingTimes],
+        trained: TrainingChoice,
         share: float,
     ) -> ModeStep:
-        goal, (fields, side, used), (row, times) = self.goal, rolled, trained
+        goal, (fields, side, used) = self.goal, rolled
         memory = memory_phases(
-            row,
+            trained.execution,
+            trained.forward,
             used,
             goal.system,
             parameters=goal.parameters,
             memory_share=share,
             is_colocated=mode == "colocated",
         )
-        step = self._step(mode, side, times, int(fields["tensor_par"]))
+        step = self._step(mode, side, trained.times, int(fields["tensor_par"]))
         lengths = {"output": max(round(goal.work.law.mean), 1)}
-        return ModeStep(gpus_train, gpus_rollout, step, row, {**fields, **lengths}, memory)
+        return ModeStep(gpus_train, gpus_rollout, step, trained.execution, {**fields, **lengths}, memory)
 
 
 def _smallest_change(goal: PostTrainingGoal, cancel: Callable[[], bool]) -> str:
