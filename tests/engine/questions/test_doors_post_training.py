@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 
 from dashboard.words.numbers import plain
 from engine.questions import VERBS, answer
+from engine.questions.documents.post_training import PostTrainingQuestion
+from engine.questions.fields import question_fields
 from tests.dashboard.page_runs import figure, html, page_alone
 
 MODEL, SYSTEM = "llama-3.1-8B", "h100_80g_sxm"
@@ -101,7 +104,7 @@ def test_sizes_say_where_modes_cross() -> None:
     [
         ({"group": 0}, "group"),
         ({"response": {"mean": 4000.0, "cap": 3000}}, "at most 3,000"),
-        ({"response": {"mean": 400.0}}, "needs mean and cap, or lengths"),
+        ({"response": {"mean": 400.0}}, "mean and cap"),
         ({"response": {"mean": 400.0, "cap": 4_000_000}}, "has positions for"),
         ({"updates": 3}, "must divide the 2,048 samples"),
         ({"split": [4, 12]}, "whole nodes of 8 GPUs"),
@@ -117,13 +120,50 @@ def test_sizes_say_where_modes_cross() -> None:
         ({"training": {"train_datatype": "float5"}}, "does not compute in 'float5'"),
         ({"response": {"mean": float("nan"), "cap": 10}}, "mean"),
         ({"prompts": -1}, "prompts"),
+        ({"prompts": 0}, "prompts"),
+        ({"helping": True, "mode": "colocated"}, "generates on all GPUs already"),
+        ({"judge": {"own_gpus": 8}}, "needs a judge"),
+        ({"judge": {"scored_by": "llama-9-8B"}}, "llama-9-8B"),
+        ({"judge": {"scored_by": "llama-3-8B", "answer_tokens": 8000}}, "has positions for 8,192"),
+        ({"teacher": "qwen3-14B"}, "in its vocabulary"),
+        ({"teacher": "llama-3.1-70B", "pack_to": 200_000}, "has positions for"),
+        ({"speculation": {"accepted": 4.5, "drafted": 3}}, "gains at most 4"),
+        ({"speculation": {"accepted": 0.5}}, "accepted"),
+        ({"speculation": {"draft_cost": 0.1}}, "that a step of speculation gains"),
     ],
 )
-def test_a_question_that_cannot_be_is_one_sentence(more: dict[str, Any], words: str) -> None:
+def test_a_question_that_cannot_be_is_one_sentence(
+    more: dict[str, Any], words: str, shardscape: Callable[..., tuple[int, str, str]]
+) -> None:
     with pytest.raises(ValueError, match=re.escape(words)) as problem:
         answer("plan_post_training", {**QUESTION, **more})
-    assert str(problem.value).endswith(".")
-    assert "\n" not in str(problem.value)
+    options = [str(each) for each in options_of({**QUESTION, **more})]
+    code, out, err = shardscape("plan", "post-training", MODEL, SYSTEM, *options)
+    assert code not in (0, 1)
+    assert not out
+    for text in (str(problem.value), err.strip()):
+        assert text.endswith(".")
+        assert "\n" not in text
+    # Both say the same; the command names its options.
+    assert words.replace("_", "-").split("`")[-1] in err.replace("_", "-")
+
+
+def options_of(question: dict[str, Any], document: type[BaseModel] = PostTrainingQuestion) -> list[Any]:
+    """Return the options of the command for a question in JSON."""
+    found: list[Any] = []
+    for name, value in question.items():
+        field = question_fields(document)[name]
+        if name in ("format", "model", "system"):
+            continue
+        if name == "response":
+            found += ["--response", ":".join(str(each) for each in value.values())]
+        elif name == "split":
+            found += ["--split", ":".join(map(str, value))]
+        elif field.nested is not None:
+            found += options_of(value, field.nested)
+        else:
+            found += [f"--{field.option}"] if value is True else [f"--{field.option}", value]
+    return found
 
 
 def test_what_does_not_fit_says_why_and_ends_with_one(shardscape: Callable[..., tuple[int, str, str]]) -> None:
