@@ -195,7 +195,7 @@ def left_out_ratios(
 
 
 def configuration_of(step: MeasuredStep) -> str:
-    """Return what is the same in every release of a run: model, GPUs, mode, staleness, datatype and lengths.
+    """Return the configuration of a run, the same in every release: model, GPUs, mode, staleness, datatype and lengths.
 
     Args:
         step: measured.

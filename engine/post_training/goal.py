@@ -81,7 +81,7 @@ class PostTrainingGoal:
 
     @property
     def gpus_in_all(self) -> int:
-        """GPUs with those of a judge of its own."""
+        """GPUs of both sides, and of a judge on GPUs of its own."""
         return self.num_procs + (self.judge.gpus or 0 if self.judge is not None else 0)
 
     @cached_property

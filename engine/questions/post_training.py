@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -27,6 +27,7 @@ from engine.post_training.search import (
 from engine.questions.bounds import Context
 from engine.questions.documents.post_training import PostTrainingQuestion
 from engine.questions.plain import plain
+from engine.questions.post_training_changes import find_changes
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from hardware import GIB
@@ -116,6 +117,15 @@ class ModeRow(Document):
     judge: Row | None = Field(description="Deployment of the judge; null without one.")
 
 
+class ChangeRow(Document):
+    """Step with one change of the question."""
+
+    change: str
+    fields: dict[str, Any] = Field(description="New values by path of the question's fields.")
+    step_s: float | None = Field(description="[s]; null where it does not run.")
+    ratio: float | None = Field(description="Over the step without the change.")
+
+
 class PostTrainingAnswer(Document):
     """Best way of each mode to run reinforcement learning."""
 
@@ -134,6 +144,10 @@ class PostTrainingAnswer(Document):
     evaluated: int
     sizes: list[Row] = Field(description="Step by mode at other numbers of GPUs, where asked for.")
     crossing: str = Field(description="Sizes from which on a split is faster than shared GPUs, where asked for.")
+    changes: list[ChangeRow] = Field(
+        description="Single changes in the fastest mode, at its split unless GPUs move, the fastest first; where asked "
+        "for."
+    )
     nearest: list[Row] = Field(description="Measured runs nearest to the question, with their source.")
     reasons: dict[str, str] = Field(description="Why a mode has no step.")
     change: str = Field(description="Smallest of some changes with which something runs; empty where something does.")
@@ -148,6 +162,7 @@ class PostTraining:
     asked: PostTrainingQuestion
     plan: PostTrainingPlan
     sizes: Mapping[int, PostTrainingPlan]
+    changes: Sequence[Mapping[str, Any]] = ()
 
     def half_width(self, name: str) -> float:
         """Return the half-width of the logarithmic interval of a mode, or of "rollout" or "training" [].
@@ -182,7 +197,8 @@ def find_asked_post_training(asked: PostTrainingQuestion, context: Context | Non
             if gpus not in sizes:
                 other = replace(goal, num_procs=gpus, split=None)
                 sizes[gpus] = find_post_training(other, cancel=context.stops, with_change=False, evaluate_all=0)
-    return PostTraining(asked, plan, dict(sorted(sizes.items())) if asked.sizes else {})
+    changes = find_changes(asked, plan, check_asked_post_training, context.stops) if asked.changes else ()
+    return PostTraining(asked, plan, dict(sorted(sizes.items())) if asked.sizes else {}, changes)
 
 
 def check_asked_post_training(asked: PostTrainingQuestion) -> PostTrainingGoal:
@@ -197,6 +213,8 @@ def check_asked_post_training(asked: PostTrainingQuestion) -> PostTrainingGoal:
     is_pooled = asked.mode not in ("any", "colocated")
     if asked.measured_step_s is not None and (asked.mode == "any" or (is_pooled and asked.split is None)):
         raise QuestionError("`measured_step_s` needs the `mode` that was measured, and its `split` if it has one.")
+    if asked.measured_step_s is not None and asked.software is not None:
+        raise QuestionError("`software` and `measured_step_s` set the same factor; give one of them.")
     return _goal_of(asked)
 
 
@@ -288,6 +306,7 @@ def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
         synchronisation=asked.synchronisation,
         framework=asked.framework,
         release=asked.release,
+        software=asked.software,
         judge=_judge_of(asked, longest),
         teacher=_teacher_of(asked, model, pack_to),
         speculation=_speculation_of(asked),
@@ -430,6 +449,7 @@ def post_training_document(found: PostTraining) -> dict[str, Any]:
         "evaluated": plan.evaluated,
         "sizes": _size_rows(found),
         "crossing": _describe_crossing(found),
+        "changes": [dict(each) for each in found.changes],
         "nearest": [{name: plain(value) for name, value in row.items()} for row in nearest],
         "reasons": dict(plan.reasons),
         "change": plan.change,

@@ -1,8 +1,24 @@
 """Post-train: how to run reinforcement learning of a model on a number of GPUs."""
 
 from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
-from dashboard.pages.post_training.link import ASKED_FIELDS, LENGTH_FIELDS, PAGE_NAME, ROLLOUT_FIELDS
-from engine.questions.documents.post_training import PostTrainingQuestion, ResponseLengths, RolloutChoices
+from dashboard.pages.post_training.link import (
+    ASKED_FIELDS,
+    CHOSEN_FIELDS,
+    JUDGE_FIELDS,
+    LENGTH_FIELDS,
+    PAGE_NAME,
+    ROLLOUT_FIELDS,
+    SPECULATION_FIELDS,
+    TRAINING_FIELDS,
+)
+from engine.questions.documents.post_training import (
+    JudgeChoices,
+    PostTrainingQuestion,
+    ResponseLengths,
+    RolloutChoices,
+    SpeculationChoices,
+    TrainingChoices,
+)
 
 __all__ = ["PAGE"]
 
@@ -19,7 +35,10 @@ PAGE = Page(
     ),
     needs=Needs.NOTHING,
     guide="post-training",
-    parameters=page_parameters(PAGE_NAME, PostTrainingQuestion, only=ASKED_FIELDS)
+    parameters=page_parameters(PAGE_NAME, PostTrainingQuestion, only=ASKED_FIELDS + CHOSEN_FIELDS)
     | page_parameters(PAGE_NAME, ResponseLengths, only=LENGTH_FIELDS)
-    | page_parameters(PAGE_NAME, RolloutChoices, only=ROLLOUT_FIELDS),
+    | page_parameters(PAGE_NAME, RolloutChoices, only=ROLLOUT_FIELDS)
+    | page_parameters(PAGE_NAME, TrainingChoices, only=TRAINING_FIELDS)
+    | page_parameters(PAGE_NAME, JudgeChoices, only=JUDGE_FIELDS)
+    | page_parameters(PAGE_NAME, SpeculationChoices, only=SPECULATION_FIELDS),
 )

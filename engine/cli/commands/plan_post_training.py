@@ -151,6 +151,8 @@ def _print_answer(asked: PostTrainingQuestion, document: dict[str, Any]) -> None
         write_line(f"Smallest change that fits: {document['change']}.")
     if document["crossing"]:
         write_line(document["crossing"])
+    if document["changes"]:
+        _print_changes(document["changes"])
     write_line()
     write_line("Nearest measured runs:")
     rows = [
@@ -169,6 +171,17 @@ def _print_answer(asked: PostTrainingQuestion, document: dict[str, Any]) -> None
     header = ("framework", "model", "system", "mode", "GPUs", "samples", "response", "step s")
     write_line(text_table(header, rows, left=(0, 1, 2, 3)))
     write_line(document["basis"])
+
+
+def _print_changes(changes: list[dict[str, Any]]) -> None:
+    write_line()
+    rows = [
+        (row["change"], "does not run", "-")
+        if row["step_s"] is None
+        else (row["change"], f"{row['step_s']:,.4g}", f"{row['ratio'] - 1.0:+.0%}")
+        for row in changes
+    ]
+    write_line(text_table(("change", "step s", "step"), rows, left=(0,)))
 
 
 def _measured_mode(row: dict[str, Any]) -> str:

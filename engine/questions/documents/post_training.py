@@ -245,9 +245,19 @@ class PostTrainingQuestion(Document):
         default=None,
         description="A measured step of yours in this mode (and split): sets the factor of your software.",
     )
+    software: Annotated[Annotated[float, Number(0.01, 100)] | None, Asked("Software factor")] = Field(
+        default=None,
+        description="Factor on the whole step in place of the release's, such as one that a step of your own set "
+        "(`software` of the answer).",
+    )
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
     ] = Field(default=None, description="Price of a GPU and hour; the range of the recorded prices by default.")
     sizes: Annotated[bool, Asked("Other sizes")] = Field(
         default=False, description="Compare the modes on a quarter, half and twice the GPUs too: where they cross."
+    )
+    changes: Annotated[bool, Asked("Changes")] = Field(
+        default=False,
+        description="Show the step of single changes in the fastest mode, at its split: rollout degree, 8 bits, "
+        "requests at once, spread of lengths, staleness, GPUs moved, helping GPUs.",
     )

@@ -116,6 +116,7 @@ def test_sizes_say_where_modes_cross() -> None:
         ({"pass_rate": 1.0, "method": "dapo"}, "at least 0.001"),
         ({"steps": 10**12}, "steps"),
         ({"measured_step_s": 30.0}, "needs the `mode`"),
+        ({"measured_step_s": 30.0, "mode": "colocated", "software": 0.9}, "set the same factor"),
         ({"release": "9.9"}, "no release '9.9'"),
         ({"training": {"train_datatype": "float5"}}, "does not compute in 'float5'"),
         ({"response": {"mean": float("nan"), "cap": 10}}, "mean"),
@@ -206,6 +207,68 @@ def test_the_page_has_the_same_figures(found: dict[str, Any]) -> None:
     app.run()
     assert not app.exception
     assert "must be above 0 and at most 900" in " ".join(each.value for each in app.error)
+
+
+def test_the_page_takes_a_split_and_a_step_of_ones_own_and_applies_changes() -> None:
+    app = page_alone("post_training")
+    link = {"model": MODEL, "system": SYSTEM, "procs": "16", "mean": "1060", "cap": "3966", "own": "123", "slots": "64"}
+    app.session_state["_url"] = {f"post_training_{name}": value for name, value in link.items()}
+    app.run()
+    # A step of one's own has a mode; the inputs are drawn, so that it can be chosen.
+    refused = " ".join(each.value for each in app.error).replace("\\", "")
+    assert '"Own step" needs the "Mode"' in refused
+    assert any(each.label == "Mean response, tokens" for each in app.number_input)
+    more = {"mode": "one_step_off", "split": "8:8", "limit": "tensor_par=1,2; pipeline_par=1"}
+    app.session_state["_url"] = {**app.session_state["_url"], **{f"post_training_{k}": v for k, v in more.items()}}
+    app.run()
+    assert not app.exception
+    assert not app.error
+    text = " ".join(re.sub(r"<[^>]+>", " ", html(app)).split())
+    assert "Step 123 s" in text
+    assert "One step off: 8 GPUs train, 8 generate" in text
+    pools = figure(app, "post_training_pools")["data"]
+    for pool in ("8 GPUs train", "8 GPUs generate"):
+        pieces = [dx for each in pools for dx, y in zip(each["x"], each["y"], strict=True) if y == pool]
+        assert sum(pieces) == pytest.approx(123.0)
+    shown = [each.value for each in app.markdown]
+    place = shown.index("At most 128 requests at once") // 3
+    next(each for each in app.button if each.key == f"post_training_change_{place}").click().run()
+    assert not app.exception
+    assert app.session_state["_url"]["post_training_slots"] == "128"
+    # The step of one's own was measured without the change: its factor stays, not its seconds.
+    assert "post_training_own" not in app.session_state["_url"]
+    said = float(next(each for each in shown[3 * place :] if each.endswith(" s")).removesuffix(" s"))
+    tile = re.search(r"Step ([\d.]+) s", " ".join(re.sub(r"<[^>]+>", " ", html(app)).split()))
+    assert tile is not None
+    # The link has the factor with four decimals.
+    assert float(tile[1]) == pytest.approx(said, rel=2e-3)
+
+
+def test_changes_are_what_the_changed_question_answers() -> None:
+    asked = {**QUESTION, "num_procs": 32, "changes": True}
+    found = answer("plan_post_training", asked)
+    best, rows = found["best"][0], found["changes"]
+    steps = [row["step_s"] for row in rows if row["step_s"] is not None]
+    assert steps == sorted(steps)
+    assert {"rollout.datatype", "response.cv", "rollout.max_sequences"} <= {
+        path for row in rows for path in row["fields"]
+    }
+    split = [best["gpus_train"], best["gpus_rollout"]]
+    at_best = {
+        **QUESTION,
+        "num_procs": 32,
+        "mode": best["mode"],
+        "split": None if best["mode"] == "colocated" else split,
+    }
+    for row in rows:
+        changed = json.loads(json.dumps(at_best))
+        for path, value in row["fields"].items():
+            outer, _, name = path.rpartition(".")
+            place = changed.setdefault(outer, {}) if outer else changed
+            place[name] = value
+        (again,) = answer("plan_post_training", changed)["best"]
+        assert again["step_s"]["value"] == pytest.approx(row["step_s"])
+        assert row["ratio"] == pytest.approx(row["step_s"] / best["step_s"]["value"])
 
 
 def test_the_page_opens_with_responses_that_every_model_can_write() -> None:
