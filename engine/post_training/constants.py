@@ -32,7 +32,7 @@ class FrameworkTerms:
     asynchronous: float
     """Factor on the time per sample of a rollout whose slots are never empty []."""
     software: float = 1.0
-    """Factor of a release, or of one's own step, on the whole step []."""
+    """Factor of a release on a generation of GPUs, or of one's own step, on the whole step []."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,13 @@ class PostTrainingConstants:
         """
         return self.calibration.parameters[name].value
 
-    def framework(self, name: str, release: str | None = None) -> FrameworkTerms:
+    def framework(self, name: str, release: str | None = None, generation: str = "") -> FrameworkTerms:
         """Return the terms of a framework.
 
         Args:
             name: one of `FRAMEWORKS`.
             release: with a factor of its own, see `releases`; the newest where None.
+            generation: of the GPUs, such as "blackwell"; a release has another factor on each that was measured.
 
         Raises `KeyError` for an unknown framework or release.
         """
@@ -69,8 +70,14 @@ class PostTrainingConstants:
             fixed_s=self.value(f"{name}.fixed"),
             switch_s_per_gb=self.value(f"{name}.switch"),
             asynchronous=self.value(f"{name}.asynchronous"),
-            software=1.0 if chosen is None else self.value(f"{name}.release.{chosen}"),
+            software=1.0 if chosen is None else self._software(name, chosen, generation),
         )
+
+    def _software(self, name: str, release: str, generation: str) -> float:
+        known = self.calibration.parameters
+        first, later = f"{name}.generation.{generation}.{release}", f"{name}.generation.{generation}"
+        own = next((known[each].value for each in (first, later) if each in known), 1.0)
+        return self.value(f"{name}.release.{release}") * own
 
     def releases(self, name: str) -> list[str]:
         """Return the releases of a framework that have a factor, oldest first.

@@ -1,27 +1,39 @@
 """Fit of the constants of post-training to measured steps, and their errors on runs that had no part in the fit.
 
 `python -m engine.post_training` fits, prints the errors of models and releases left out, and writes the calibration
-`post_training`. Runs before the newest release share one level; each release has a factor of its own.
+`post_training`. Each release has a factor, and another one on each generation of GPUs: kernels of Blackwell ripened
+between the releases, those of Hopper did not change as much.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from scipy.optimize import least_squares
 
+import hardware
 from engine.executions.arrays import Floats
-from engine.post_training.constants import SYNCHRONISATIONS, FrameworkTerms
+from engine.post_training.constants import SYNCHRONISATIONS, FrameworkTerms, PostTrainingConstants
 from engine.post_training.iteration import iteration_step
 from engine.post_training.measured import MeasuredStep, fitted_rows, measured_rows, predict_sides
 from engine.post_training.synchronisation import GB
 
-__all__ = ["FIRST", "FittedTerms", "fit_terms", "measured_steps", "post_training_calibration", "write_calibration"]
+__all__ = [
+    "FIRST",
+    "FittedTerms",
+    "configuration_of",
+    "fit_terms",
+    "library_terms",
+    "measured_steps",
+    "own_step_ratios",
+    "post_training_calibration",
+    "write_calibration",
+]
 
 FIRST: Final[Mapping[str, float]] = {
     "rollout": 1.9,
@@ -37,7 +49,9 @@ PULL: Final = 0.3
 """Residual of a value that is a factor of e from its first estimate, in units of a residual of the logarithm of a step.
 Source: stated by us."""
 RELEASE_PULL: Final = 0.5
-"""The same for the factor of a release from 1."""
+"""The same for the factor of a release, of a generation, and of a release on a generation, from 1."""
+REFERENCE: Final = "hopper"
+"""Generation whose common factor is 1: most runs are on it."""
 ROBUST: Final = 0.1
 """Residual beyond which a run counts linearly []. Source: stated by us."""
 PUBLISHED: Final = "NVIDIA-NeMo/RL:docs/about/performance-summary.md"
@@ -46,7 +60,7 @@ COVERED: Final = 0.9
 """Share of runs of models left out that the intervals shall hold. Source: 85 % is asked of unseen runs."""
 OWN: Final = 0.10
 """Interval of a step that was scaled by a step of one's own, in the same configuration []. Source: noise between runs;
-stated by us. Other configurations of a release differ from the scaled prediction by 20 % at the median."""
+stated by us. Other configurations on the same GPUs differ from the scaled prediction by 10 % at the median."""
 UNEVEN: Final = 0.405
 """Least interval of a step one step off, a factor of 1.5 []: some published runs differ by more than runs in other
 modes, such as 16 GB200 that are slower than one after the other. Source: stated by us."""
@@ -56,13 +70,25 @@ ROLLOUT: Final = 0.35
 
 @dataclass(frozen=True)
 class FittedTerms:
-    """Values by name of `FIRST`, and factors by release."""
+    """Values by name of `FIRST`, and factors by release, by generation, and by release on a generation."""
 
     values: Mapping[str, float]
     releases: Mapping[str, float]
+    generations: Mapping[str, float] = field(default_factory=dict)
+    ripened: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    def software(self, release: str, generation: str) -> float:
+        """Return the factor of a release on a generation; without a part in the fit, that of the other alone.
+
+        Args:
+            release: as in the table of runs, such as "v0.7.0".
+            generation: of GPUs, such as "blackwell".
+        """
+        common = self.generations.get(generation, 1.0)
+        return self.releases.get(release, 1.0) * common * self.ripened.get((release, generation), 1.0)
 
     def predict(self, step: MeasuredStep) -> float:
-        """Return the predicted step [s]; releases that had no part in the fit have the factor 1.
+        """Return the predicted step [s].
 
         Args:
             step: measured, with its sides.
@@ -74,7 +100,7 @@ class FittedTerms:
             v["fixed"],
             v["switch"],
             v["asynchronous"],
-            self.releases.get(str(step.row["version"]), 1.0),
+            self.software(*_software_of(step)),
         )
         return iteration_step(
             step.mode,
@@ -86,6 +112,12 @@ class FittedTerms:
             sync_s=v["broadcast"] * step.weight_bytes / GB,
             staleness=step.staleness,
         ).seconds
+
+
+def _software_of(step: MeasuredStep) -> tuple[str, str]:
+    """Return release and generation of a run."""
+    accelerator = hardware.load(str(step.row["system"])).accelerator
+    return str(step.row["version"]), "" if accelerator is None else accelerator.generation
 
 
 def measured_steps() -> list[MeasuredStep]:
@@ -101,13 +133,20 @@ def fit_terms(steps: Sequence[MeasuredStep]) -> FittedTerms:
     """
     names = list(FIRST)
     first = np.log([FIRST[name] for name in names])
-    versions = sorted({str(each.row["version"]) for each in steps})
+    pairs = sorted({_software_of(each) for each in steps})
+    versions = sorted({version for version, _ in pairs})
+    generations = sorted({generation for _, generation in pairs} - {REFERENCE})
+    ends = np.cumsum([len(names), len(versions), len(generations)])
     measured = np.log([each.seconds for each in steps])
 
     def terms_of(point: Floats) -> FittedTerms:
-        values = np.exp(point[: len(names)]).tolist()
-        factors = np.exp(point[len(names) :]).tolist()
-        return FittedTerms(dict(zip(names, values, strict=True)), dict(zip(versions, factors, strict=True)))
+        values, releases, common, ripened = (each.tolist() for each in np.split(np.exp(point), ends))
+        return FittedTerms(
+            dict(zip(names, values, strict=True)),
+            dict(zip(versions, releases, strict=True)),
+            dict(zip(generations, common, strict=True)),
+            dict(zip(pairs, ripened, strict=True)),
+        )
 
     def residuals(point: Floats) -> Floats:
         terms = terms_of(point)
@@ -115,8 +154,23 @@ def fit_terms(steps: Sequence[MeasuredStep]) -> FittedTerms:
         pulls = PULL * (point[: len(names)] - first)
         return np.concatenate([errors, pulls, RELEASE_PULL * point[len(names) :]])
 
-    start = np.concatenate([first, np.zeros(len(versions))])
+    start = np.concatenate([first, np.zeros(len(versions) + len(generations) + len(pairs))])
     return terms_of(np.asarray(least_squares(residuals, start, loss="soft_l1", f_scale=ROBUST, diff_step=[1e-3]).x))
+
+
+def library_terms(constants: PostTrainingConstants) -> FittedTerms:
+    """Return the terms of NeMo-RL that a calibration holds.
+
+    Args:
+        constants: of the calibration.
+    """
+    values = {name: constants.value(f"nemo-rl.{name}") for name in FIRST if name != "broadcast"}
+    values["broadcast"] = 1.0 / constants.value("synchronisation.broadcast.rate")
+    software = {}
+    for release in constants.releases("nemo-rl"):
+        for generation in (REFERENCE, "blackwell"):
+            software[f"v{release}.0", generation] = constants.framework("nemo-rl", release, generation).software
+    return FittedTerms(values, {}, {}, software)
 
 
 def left_out_ratios(
@@ -140,6 +194,37 @@ def left_out_ratios(
     return ratios, fits
 
 
+def configuration_of(step: MeasuredStep) -> str:
+    """Return the configuration of a run, the same in every release: model, GPUs, mode, staleness, datatype and lengths.
+
+    Args:
+        step: measured.
+    """
+    names = ("model_key", "system", "gpus_total", "mode", "staleness", "precision_train", "max_total_len")
+    return " ".join(str(step.row[name]) for name in names)
+
+
+def own_step_ratios(steps: Sequence[MeasuredStep]) -> tuple[Floats, list[MeasuredStep]]:
+    """Return predicted over measured of runs of a release left out, scaled by another run of it as one's own step, and
+    the runs. Both are on one kind of GPU and share their GPUs in the same way, as the question asks.
+
+    Args:
+        steps: measured, with their sides.
+    """
+    ratios, found = [], []
+    for release in sorted({str(each.row["version"]) for each in steps}):
+        own = [each for each in steps if str(each.row["version"]) == release]
+        terms = fit_terms([each for each in steps if str(each.row["version"]) != release])
+        for one in own:
+            for other in own:
+                alike = one.row["system"] == other.row["system"] and one.row["mode"] == other.row["mode"]
+                if one is not other and alike:
+                    factor = one.seconds / terms.predict(one)
+                    ratios.append(factor * terms.predict(other) / other.seconds)
+                    found.append(other)
+    return np.array(ratios), found
+
+
 def _describe_errors(ratios: Floats, steps: Sequence[MeasuredStep], words: str) -> list[dict[str, Any]]:
     colocated = np.array([each.mode == "colocated" for each in steps])
     found = []
@@ -156,6 +241,11 @@ def _describe_errors(ratios: Floats, steps: Sequence[MeasuredStep], words: str) 
             }
         )
     return found
+
+
+def _short(version: str) -> str:
+    """Return a release without its patch, such as 0.7 of v0.7.0."""
+    return version.removeprefix("v").rsplit(".", 1)[0]
 
 
 def _synchronisations() -> dict[str, dict[str, Any]]:
@@ -216,8 +306,19 @@ def post_training_calibration(steps: Sequence[MeasuredStep], day: str) -> dict[s
         parameters[f"nemo-rl.{name}"] = spread(name, (each.values[name] for each in fits), terms.values[name])
     for version, factor in terms.releases.items():
         ends = [each.releases[version] for each in fits if version in each.releases]
-        short = version.removeprefix("v").rsplit(".", 1)[0]
-        parameters[f"nemo-rl.release.{short}"] = spread("release", ends, factor)
+        parameters[f"nemo-rl.release.{_short(version)}"] = spread("release", ends, factor)
+    for generation, factor in terms.generations.items():
+        ends = [each.generations[generation] for each in fits if generation in each.generations]
+        parameters[f"nemo-rl.generation.{generation}"] = spread("generation", ends, factor)
+    for (version, generation), factor in terms.ripened.items():
+        common = terms.generations.get(generation, 1.0)
+        ends = [
+            each.ripened[version, generation] * each.generations.get(generation, 1.0)
+            for each in fits
+            if (version, generation) in each.ripened
+        ]
+        name = f"nemo-rl.generation.{generation}.{_short(version)}"
+        parameters[name] = spread("generation", ends, common * factor)
     other = measured_rows("phases")
     other = other[(other["framework"] == "verl") & (other["mode"] == "colocated") & other["model_key"].notna()]
     for name in ("rollout", "training", "switch", "asynchronous"):
@@ -284,12 +385,13 @@ def post_training_calibration(steps: Sequence[MeasuredStep], day: str) -> dict[s
         (
             "own",
             OWN,
-            "for the measured configuration; others of one release differ by 20 % at the median; stated by us",
+            "for the measured configuration; others on the same GPUs differ by 10 % at the median; stated by us",
         ),
         ("rollout", ROLLOUT, "errors of serving and spread between frameworks; stated by us"),
     ):
         parameters[f"interval.{name}"] = {"value": value, "kind": "stated", "source": words}
     by_release, _ = left_out_ratios(steps, lambda each: str(each.row["version"]))
+    by_configuration, _ = left_out_ratios(steps, configuration_of)
     return {
         "format": "shardscape-calibration/1",
         "name": "post_training",
@@ -298,8 +400,10 @@ def post_training_calibration(steps: Sequence[MeasuredStep], day: str) -> dict[s
         "fitted_on": f"{len(steps)} steps of NeMo-RL 0.4 to 0.7 on H100 and GB200 in `engine/post_training/data`",
         "date": day,
         "errors": [
+            *_describe_errors(by_configuration, steps, "every configuration left out in turn"),
             *_describe_errors(by_model, steps, "every model left out in turn"),
             *_describe_errors(by_release, steps, "every release left out in turn, its factor 1"),
+            *_describe_errors(*own_step_ratios(steps), "every release left out in turn, scaled by another run of it"),
         ],
         "parameters": dict(sorted(parameters.items())),
     }

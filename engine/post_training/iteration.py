@@ -4,8 +4,11 @@
     one step off, two pools          T = max(k_r T_roll + T_reward, k_t T_train + T_0) + T_sync
     asynchronous, staleness k        T = max(N / (X_roll / k_a), k_t T_train + T_0 + T_sync)
 
-with N samples per step. In flight and queued are at most (k + 1) N samples, which bounds the slots that can be busy.
-What every synchronisation computes again of interrupted samples is part of k_a.
+with N samples per step. A judge on the rollout's GPUs adds its time to the rollout, one on GPUs of its own its excess
+over the rollout; a teacher adds a forward pass to training. GPUs that train and then help, h replicas next to R, take
+over the rest of a rollout: T_roll becomes (R T_roll + h (T_train + T_switch)) / (R + h), and is never shorter than if
+all had generated from the start. In flight and queued are at most (k + 1) N samples, which bounds the slots that can be
+busy. What every synchronisation computes again of interrupted samples is part of k_a.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from engine.post_training.rollout import DecodeSteps, Makespan, makespan, rollou
 from engine.post_training.synchronisation import GB
 from engine.post_training.training_side import TrainingTimes
 
-__all__ = ["MODES", "IterationPhase", "IterationStep", "IterationWork", "RolloutSide", "iteration_step"]
+__all__ = ["MODES", "IterationPhase", "IterationStep", "IterationWork", "JudgeTime", "RolloutSide", "iteration_step"]
 
 MODES: Final = ("colocated", "one_step_off", "asynchronous")
 """Ways to share GPUs between rollout and training."""
@@ -72,8 +75,17 @@ class RolloutSide:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeTime:
+    """Time of a judge: all samples of one round, one sample alone [s], and whether it has GPUs of its own."""
+
+    seconds: float
+    last_s: float
+    has_own_gpus: bool
+
+
+@dataclass(frozen=True, slots=True)
 class IterationPhase:
-    """Phase of a step: `seconds` on `pool` (all, rollout or training)."""
+    """Phase of a step: `seconds` on `pool` (all, rollout, training or judge)."""
 
     name: str
     seconds: float
@@ -111,6 +123,9 @@ def iteration_step(
     weight_bytes: float,
     sync_s: float,
     staleness: int = 1,
+    judge: JudgeTime | None = None,
+    teacher_s: float = 0.0,
+    helpers: int = 0,
 ) -> IterationStep:
     """Return a step in one mode.
 
@@ -123,62 +138,97 @@ def iteration_step(
         weight_bytes: of all weights [bytes], for the switches of a colocated step.
         sync_s: synchronisation between pools [s].
         staleness: steps that a sample may be old, in asynchronous mode.
+        judge: that scores every response.
+        teacher_s: forward pass of a teacher over all samples [s].
+        helpers: replicas on GPUs that train, which generate once their update is done, in modes with two pools.
     """
     f = terms.software
     sides = 2.0 if work.has_critic else 1.0
     passes_s = (
         f * terms.training * work.updates * training.forward_s * (work.passes + (1.0 if work.has_critic else 0.0))
     )
+    teacher_s = f * terms.training * teacher_s
     update_s = f * terms.training * work.updates * training.update_s * sides
     fixed_s, sync_s = f * terms.fixed_s, f * sync_s
+    switch_s = f * terms.switch_s_per_gb * weight_bytes / GB
     span = rollout.span(work)
     waiting = work.rounds * (work.reward_s + work.tool_s)
     rollout_s = f * terms.rollout * work.rounds * span.seconds
-    train_s = update_s + passes_s + fixed_s
+    train_s = update_s + passes_s + teacher_s + fixed_s
     inner = (
         IterationPhase("log_probs", passes_s, "training"),
+        IterationPhase("teacher", teacher_s, "training"),
         IterationPhase("update", update_s, "training"),
         IterationPhase("other", fixed_s, "training"),
     )
-    if mode == "colocated":
-        switch_s = f * terms.switch_s_per_gb * weight_bytes / GB
-        seconds = rollout_s + waiting + train_s + switch_s
-        phases = (
-            IterationPhase("rollout", rollout_s, "rollout"),
-            IterationPhase("reward", waiting, "rollout"),
-            *inner,
-            IterationPhase("switch", switch_s, "all"),
-        )
-        return IterationStep(mode, seconds, phases, 0.0, 0.0, span.tail_ratio, 0.0)
-    old = 1.0
+    old, helped_s = 1.0, 0.0
+    least_s = 0.0
     if mode == "asynchronous":
-        in_flight = min(rollout.replicas * rollout.slots, (staleness + 1) * work.samples)
-        slots = max(in_flight // rollout.replicas, 1)
-        rate = rollout_rate(
-            rollout.steps,
-            work.law,
-            prompt=work.prompt,
-            replicas=min(rollout.replicas, in_flight),
-            slots=slots,
-            group=work.group,
-        )
-        # Tool calls hold slots: the rate falls with the share of its life that a sample waits.
-        decode_s = f * terms.asynchronous * in_flight / rate
-        rollout_s = f * terms.asynchronous * work.rounds * work.samples / rate * (1.0 + work.tool_s / decode_s)
+        rollout_s = f * terms.asynchronous * _stale_rollout(work, rollout, staleness, f * terms.asynchronous)
         waiting = 0.0
         train_s += sync_s
-        seconds = max(rollout_s, train_s)
-        # The slower side decides: a slow trainer lets the queue fill up to the bound.
-        old = min(float(staleness), in_flight / work.samples) if rollout_s >= train_s else float(staleness)
-        busy = (rollout_s, train_s)
-    else:
-        seconds = max(rollout_s + waiting, train_s) + sync_s
-        busy = (rollout_s + sync_s, train_s + sync_s)
-    phases = (
+    if helpers and mode != "colocated":
+        more = RolloutSide(rollout.steps, rollout.replicas + helpers, rollout.slots)
+        if mode == "asynchronous":
+            least_s = f * terms.asynchronous * _stale_rollout(work, more, staleness, f * terms.asynchronous)
+        else:
+            least_s = f * terms.rollout * work.rounds * more.span(work).seconds
+        begin = train_s + switch_s
+        shared = (rollout.replicas * rollout_s + helpers * begin) / (rollout.replicas + helpers)
+        shortened = max(shared, least_s)
+        if begin < shortened < rollout_s:
+            rollout_s, helped_s = shortened, shortened - train_s
+    judge_s, judge_pool = _judge_time(judge, work, f * terms.rollout, rollout_s, mode)
+    generated = (
         IterationPhase("rollout", rollout_s, "rollout"),
         IterationPhase("reward", waiting, "rollout"),
-        *inner,
-        IterationPhase("synchronisation", sync_s, "all"),
+        IterationPhase("judge", judge_s, judge_pool),
     )
+    if mode == "colocated":
+        seconds = rollout_s + waiting + judge_s + train_s + switch_s
+        phases = (*generated, *inner, IterationPhase("switch", switch_s, "all"))
+        return IterationStep(mode, seconds, phases, 0.0, 0.0, span.tail_ratio, 0.0)
+    on_rollout = judge_s if judge_pool == "rollout" else 0.0
+    if mode == "asynchronous":
+        seconds = max(rollout_s + judge_s, train_s)
+        in_flight = min(rollout.replicas * rollout.slots, (staleness + 1) * work.samples)
+        # The slower side decides: a slow trainer lets the queue fill up to the bound.
+        is_bound = rollout_s + judge_s >= train_s
+        old = min(float(staleness), in_flight / work.samples) if is_bound else float(staleness)
+        busy = (rollout_s + on_rollout, train_s + helped_s)
+    else:
+        seconds = max(rollout_s + waiting + judge_s, train_s) + sync_s
+        busy = (rollout_s + on_rollout + sync_s, train_s + helped_s + sync_s)
+    phases = (*generated, *inner, IterationPhase("synchronisation", sync_s, "all"))
     idle = tuple(max(0.0, 1.0 - each / seconds) for each in busy)
     return IterationStep(mode, seconds, phases, idle[0], idle[1], span.tail_ratio, old)
+
+
+def _stale_rollout(work: IterationWork, rollout: RolloutSide, staleness: int, factor: float) -> float:
+    """Return the time in which slots that are never empty generate the samples of a step, without the factor [s]."""
+    in_flight = min(rollout.replicas * rollout.slots, (staleness + 1) * work.samples)
+    rate = rollout_rate(
+        rollout.steps,
+        work.law,
+        prompt=work.prompt,
+        replicas=min(rollout.replicas, in_flight),
+        slots=max(in_flight // rollout.replicas, 1),
+        group=work.group,
+    )
+    # Tool calls hold slots: the rate falls with the share of its life that a sample waits.
+    decode_s = factor * in_flight / rate
+    return work.rounds * work.samples / rate * (1.0 + work.tool_s / decode_s)
+
+
+def _judge_time(
+    judge: JudgeTime | None, work: IterationWork, factor: float, rollout_s: float, mode: str
+) -> tuple[float, str]:
+    """Return the time of a judge that nothing hides [s], and the pool that it runs on."""
+    if judge is None:
+        return 0.0, "rollout"
+    seconds = factor * work.rounds * judge.seconds
+    if not judge.has_own_gpus:
+        return seconds, "rollout"
+    # It scores while others generate; the last response is scored alone. Where nothing drains its rate alone counts.
+    last = 0.0 if mode == "asynchronous" else factor * judge.last_s
+    return max(rollout_s + last, seconds) - rollout_s, "judge"

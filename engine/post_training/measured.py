@@ -23,7 +23,7 @@ from engine.exploration.proven_optimum import best_of
 from engine.post_training.iteration import IterationWork, RolloutSide
 from engine.post_training.lengths import LengthLaw
 from engine.post_training.rollout import decode_steps, slots_of
-from engine.post_training.training_side import TrainingTimes, packed_batch, training_times
+from engine.post_training.training_side import TrainingTimes, forward_pass, packed_batch, training_times
 from engine.recommendation.fits import without_capacity
 from engine.scenarios.scenario import Scenario
 from engine.serving.assumptions import Assumptions
@@ -86,15 +86,16 @@ def fitted_rows() -> pd.DataFrame:
     return rows[known & (rows["framework"] == "NeMo-RL")].reset_index(drop=True)
 
 
-def predict_sides(row: Mapping[str, Any]) -> MeasuredStep:
+def predict_sides(row: Mapping[str, Any], cv: float = CV) -> MeasuredStep:
     """Return a measured run with its computed sides, in the layout that it states.
 
     Args:
         row: of `fitted_rows`.
+        cv: coefficient of variation of the response lengths [].
     """
     prompt, size = float(row["mean_prompt"]), int(row["max_total_len"])
     mean = float(row["mean_response"])
-    law = LengthLaw.lognormal(mean, max(size - prompt, LEAST_ROOM * mean), CV)
+    law = LengthLaw.lognormal(mean, max(size - prompt, LEAST_ROOM * mean), cv)
     samples = int(row["samples_per_step"])
     stale = int(row["staleness"])
     work = IterationWork(
@@ -166,9 +167,10 @@ def _recorded_training(row: Mapping[str, Any], model: Model, law: LengthLaw) -> 
         "schedule": "1f1b",
         "uneven_pipelines": True,
     }
+    model, system = models.edited(model, {"seq_size": size}), without_capacity(hardware.load(str(row["system"])))
     scenario = Scenario.of(
-        models.edited(model, {"seq_size": size}),
-        without_capacity(hardware.load(str(row["system"]))),
+        model,
+        system,
         num_procs=gpus,
         max_batch_size=max(data, math.ceil(packed.bins / data) * data),
         datatype=str(row["precision_train"]),
@@ -177,7 +179,7 @@ def _recorded_training(row: Mapping[str, Any], model: Model, law: LengthLaw) -> 
     found = best_of(scenario)
     if not found:
         raise ValueError(f"No execution of the space has the layout of {row['id']}.")
-    return training_times(found, packed)
+    return training_times(found, packed, forward_pass(model, system, found, int(row["optimizer_steps"])))
 
 
 def nearest_rows(

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.post_training.training_side import ForwardPass
 from engine.serving.memory import ServingMemoryUse
 from hardware import GIB, System
 
-__all__ = ["SLEEPING", "PhaseMemory", "memory_phases", "tightest_phase"]
+__all__ = ["SLEEPING", "PhaseMemory", "engine_phase", "memory_phases", "teacher_phase", "tightest_phase"]
 
 SLEEPING: Final = 2.0 * GIB
 """Memory of a GPU that a sleeping rollout engine keeps: context and captured graphs [bytes]. Source: 1 to 3 GB in
@@ -39,6 +40,7 @@ class PhaseMemory:
 
 def memory_phases(
     row: Mapping[str, Any],
+    forward: ForwardPass,
     deployment: ServingMemoryUse,
     system: System,
     *,
@@ -53,6 +55,7 @@ def memory_phases(
 
     Args:
         row: fields and statistics of the execution that trains.
+        forward: its forward pass.
         deployment: memory of the rollout [1], with as many requests as decode at once.
         system: that both run on.
         parameters: of the model.
@@ -72,25 +75,14 @@ def memory_phases(
     }
     total = float(row["proc_mem_tier1_cap_req"])
     update = {**own, "activations": max(total - sum(own.values()), 0.0), "sleeping engine": sleeping}
-    # A forward pass keeps nothing for a backward: a block's activations, weights and logits.
-    forward = {
-        "weights": own["weights"],
-        "activations": float(row["block_act_storage_space"]),
-        "logits": own["logits"],
-        "temporaries": own["temporaries"],
-        "reserve": own["reserve"],
+    passes = {
+        **forward.memory,
         "gradients and optimizer": 0.0 if is_colocated else own["gradients"] + own["optimizer"],
         "sleeping engine": sleeping,
     }
     engine_weights = float(deployment.weights[0])
-    rollout = {
-        "weights": engine_weights,
-        "cache": float(deployment.kv_cache[0]),
-        "activations": float(deployment.activations[0]),
-    }
-    allowed = memory_share * capacity - (float(deployment.reserve[0]) - (1.0 - memory_share) * capacity)
     phases = [PhaseMemory("update", sum(update.values()), capacity, update)]
-    phases.append(PhaseMemory("log_probs", sum(forward.values()), capacity, forward))
+    phases.append(PhaseMemory("log_probs", sum(passes.values()), capacity, passes))
     buckets = 2.0 * BUCKET
     if is_colocated:
         sync = {"weights": own["weights"], "engine weights": engine_weights, "buckets": buckets}
@@ -103,8 +95,46 @@ def memory_phases(
     else:
         sync = {**own, "buckets": buckets}
         phases.append(PhaseMemory("synchronisation", sum(sync.values()), capacity, sync))
-    phases.append(PhaseMemory("rollout", sum(rollout.values()), max(allowed, 0.0), rollout))
+    phases.append(engine_phase("rollout", deployment, system, memory_share))
     return tuple(phases)
+
+
+def engine_phase(name: str, deployment: ServingMemoryUse, system: System, memory_share: float) -> PhaseMemory:
+    """Return the memory of a serving engine, of the rollout or a judge, within its share of a GPU.
+
+    Args:
+        name: of the phase.
+        deployment: memory of the engine [1], with as many requests as decode at once.
+        system: that it runs on.
+        memory_share: share of the memory that it may use.
+    """
+    parts = {
+        "weights": float(deployment.weights[0]),
+        "cache": float(deployment.kv_cache[0]),
+        "activations": float(deployment.activations[0]),
+    }
+    capacity = system.mem1.capacity_gib * GIB
+    allowed = memory_share * capacity - (float(deployment.reserve[0]) - (1.0 - memory_share) * capacity)
+    return PhaseMemory(name, sum(parts.values()), max(allowed, 0.0), parts)
+
+
+def teacher_phase(row: Mapping[str, Any], system: System, needs: float, *, is_colocated: bool) -> PhaseMemory:
+    """Return the memory of a teacher's pass next to the state of the trained model.
+
+    Args:
+        row: fields and statistics of the execution that trains.
+        system: that both run on.
+        needs: of the teacher's forward pass [bytes].
+        is_colocated: whether gradients and optimizer are on the host, and an engine sleeps.
+    """
+    state = float(row["weight_grad_space"]) + float(row["optimizer_space"])
+    parts = {
+        "teacher": needs,
+        "weights": float(row["weight_space"]),
+        "gradients and optimizer": 0.0 if is_colocated else state,
+        "sleeping engine": SLEEPING if is_colocated else 0.0,
+    }
+    return PhaseMemory("teacher", sum(parts.values()), system.mem1.capacity_gib * GIB, parts)
 
 
 def tightest_phase(phases: tuple[PhaseMemory, ...]) -> PhaseMemory:

@@ -19,7 +19,7 @@ from engine.post_training.lengths import LengthLaw
 from engine.serving.deployments import Deployments
 from engine.serving.figures import ServingSubject, figures, memory_of
 
-__all__ = ["DecodeSteps", "Makespan", "decode_steps", "makespan", "rollout_rate", "slots_of"]
+__all__ = ["DecodeSteps", "Makespan", "Speculation", "decode_steps", "makespan", "rollout_rate", "slots_of"]
 
 BATCHES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0)
 """Requests of a replica at which steps are tabulated. Source: stated by us."""
@@ -86,8 +86,39 @@ class Makespan(NamedTuple):
         return self.seconds / self.full_rate_s
 
 
-def decode_steps(subject: ServingSubject, row: Deployments, law: LengthLaw, prompt: float, most: float) -> DecodeSteps:
-    """Return the decode steps of a deployment, tabulated over batches.
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Speculative decoding: each step proposes `drafted` tokens of a request, keeps `accepted` (one more than were
+    right, on average), and drafting takes a share `cost` of a plain step."""
+
+    accepted: float
+    drafted: int
+    cost: float
+
+    def applied(self, steps: DecodeSteps) -> DecodeSteps:
+        """Return the time per token of a request instead of per step.
+
+        A step verifies drafted + 1 tokens of every request, as long as a plain step of so many times the requests;
+        each cache is read once for all of them. Leviathan et al. 2023 (arXiv:2211.17192), theorem 3.8, with the
+        verification at its own time.
+
+        Args:
+            steps: plain ones, tabulated up to drafted + 1 times the requests.
+        """
+        batches = steps.batches[steps.batches * (self.drafted + 1) <= steps.batches[-1] * (1.0 + 1e-9)]
+        fixed = steps.at(batches * (self.drafted + 1)) + self.cost * steps.at(batches)
+        return DecodeSteps(batches, fixed / self.accepted, steps.per_context / self.accepted, steps.prefill)
+
+
+def decode_steps(
+    subject: ServingSubject,
+    row: Deployments,
+    law: LengthLaw,
+    prompt: float,
+    most: float,
+    speculation: Speculation | None = None,
+) -> DecodeSteps:
+    """Return the decode steps of a deployment, tabulated over batches; with speculation per token of a request.
 
     Args:
         subject: model, system and assumptions of serving.
@@ -95,7 +126,13 @@ def decode_steps(subject: ServingSubject, row: Deployments, law: LengthLaw, prom
         law: of the lengths of responses.
         prompt: tokens of a prompt.
         most: largest batch of a replica.
+        speculation: of the engine.
     """
+    if speculation is not None:
+        wide = decode_steps(subject, row, law, prompt, most * (speculation.drafted + 1))
+        # The slots themselves are a point of the table.
+        points = np.unique([*wide.batches, most])
+        return speculation.applied(replace(wide, batches=points, fixed=wide.at(points)))
     batches = np.array([*(each for each in BATCHES if each < most), most])
     near, far = np.maximum(prompt, 1.0), np.maximum(prompt + law.cap, prompt + 2.0)
 

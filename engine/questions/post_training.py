@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -15,10 +15,19 @@ from engine.post_training.iteration import MODES, IterationStep, IterationWork
 from engine.post_training.lengths import LengthError, LengthLaw
 from engine.post_training.measured import nearest_rows
 from engine.post_training.memory_phases import tightest_phase
-from engine.post_training.search import ModeStep, PostTrainingGoal, PostTrainingPlan, find_post_training, split_unit
+from engine.post_training.search import (
+    Judge,
+    ModeStep,
+    PostTrainingGoal,
+    PostTrainingPlan,
+    Speculation,
+    find_post_training,
+    split_unit,
+)
 from engine.questions.bounds import Context
 from engine.questions.documents.post_training import PostTrainingQuestion
 from engine.questions.plain import plain
+from engine.questions.post_training_changes import find_changes
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from hardware import GIB
@@ -29,6 +38,7 @@ __all__ = [
     "BASIS",
     "PLAN_POST_TRAINING",
     "PostTraining",
+    "check_asked_post_training",
     "find_asked_post_training",
     "longest_sequence",
     "post_training_document",
@@ -36,6 +46,13 @@ __all__ = [
 
 DAY: Final = 86_400.0
 """Seconds of a day [s]."""
+JUDGE_TOKENS: Final = 256
+"""Answer of a judge where none is asked for [tokens]. Source: stated by us; a short verdict with reasons."""
+DRAFTED: Final = 3
+"""Tokens drafted per step where none are asked for. Source: stated by us; SkyRL's run accepts 3.3 with as many or one
+more."""
+DRAFT_COST: Final = 0.1
+"""Time of drafting over a plain step []. Source: stated by us; one layer of some tens, run once per drafted token."""
 HOURS: Final = 24.0
 """Hours of a day [h]."""
 STALENESS: Final = 8
@@ -47,7 +64,7 @@ BASIS: Final = (
     "decide the answer."
 )
 """Basis of all figures, wherever they are shown."""
-TRAINING_PHASES: Final = ("log_probs", "update", "other")
+TRAINING_PHASES: Final = ("log_probs", "teacher", "update", "other")
 
 
 class StepFigure(Document):
@@ -61,7 +78,9 @@ class StepFigure(Document):
 class PhaseRow(Document):
     """Phase of a step."""
 
-    name: str = Field(description="rollout, reward, log_probs, update, other, switch or synchronisation.")
+    name: str = Field(
+        description="rollout, reward, judge, log_probs, teacher, update, other, switch or synchronisation."
+    )
     seconds: StepFigure = Field(description="[s]")
     gpus: int = Field(description="GPUs that it runs on.")
 
@@ -95,6 +114,16 @@ class ModeRow(Document):
     layout: str = Field(description="Layout of the training execution.")
     execution: Row
     deployment: Row = Field(description="Rollout: degrees, replicas, and requests of a replica at once (batch).")
+    judge: Row | None = Field(description="Deployment of the judge; null without one.")
+
+
+class ChangeRow(Document):
+    """Step with one change of the question."""
+
+    change: str
+    fields: dict[str, Any] = Field(description="New values by path of the question's fields.")
+    step_s: float | None = Field(description="[s]; null where it does not run.")
+    ratio: float | None = Field(description="Over the step without the change.")
 
 
 class PostTrainingAnswer(Document):
@@ -115,6 +144,10 @@ class PostTrainingAnswer(Document):
     evaluated: int
     sizes: list[Row] = Field(description="Step by mode at other numbers of GPUs, where asked for.")
     crossing: str = Field(description="Sizes from which on a split is faster than shared GPUs, where asked for.")
+    changes: list[ChangeRow] = Field(
+        description="Single changes in the fastest mode, at its split unless GPUs move, the fastest first; where asked "
+        "for."
+    )
     nearest: list[Row] = Field(description="Measured runs nearest to the question, with their source.")
     reasons: dict[str, str] = Field(description="Why a mode has no step.")
     change: str = Field(description="Smallest of some changes with which something runs; empty where something does.")
@@ -129,6 +162,7 @@ class PostTraining:
     asked: PostTrainingQuestion
     plan: PostTrainingPlan
     sizes: Mapping[int, PostTrainingPlan]
+    changes: Sequence[Mapping[str, Any]] = ()
 
     def half_width(self, name: str) -> float:
         """Return the half-width of the logarithmic interval of a mode, or of "rollout" or "training" [].
@@ -151,7 +185,7 @@ def find_asked_post_training(asked: PostTrainingQuestion, context: Context | Non
     system, and `engine.ExplorationCancelled`.
     """
     context = context or Context()
-    goal = _goal_of(asked)
+    goal = check_asked_post_training(asked)
     if asked.measured_step_s is not None:
         goal = _with_own_software(asked, goal)
     plan = find_post_training(goal, progress=context.tell, cancel=context.stops)
@@ -163,13 +197,29 @@ def find_asked_post_training(asked: PostTrainingQuestion, context: Context | Non
             if gpus not in sizes:
                 other = replace(goal, num_procs=gpus, split=None)
                 sizes[gpus] = find_post_training(other, cancel=context.stops, with_change=False, evaluate_all=0)
-    return PostTraining(asked, plan, dict(sorted(sizes.items())) if asked.sizes else {})
+    changes = find_changes(asked, plan, check_asked_post_training, context.stops) if asked.changes else ()
+    return PostTraining(asked, plan, dict(sorted(sizes.items())) if asked.sizes else {}, changes)
+
+
+def check_asked_post_training(asked: PostTrainingQuestion) -> PostTrainingGoal:
+    """Return the goal of a question, without a search; its factor of the software is the release's.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError` with a sentence for a question that contradicts itself, and the errors of loading models and
+    system.
+    """
+    is_pooled = asked.mode not in ("any", "colocated")
+    if asked.measured_step_s is not None and (asked.mode == "any" or (is_pooled and asked.split is None)):
+        raise QuestionError("`measured_step_s` needs the `mode` that was measured, and its `split` if it has one.")
+    if asked.measured_step_s is not None and asked.software is not None:
+        raise QuestionError("`software` and `measured_step_s` set the same factor; give one of them.")
+    return _goal_of(asked)
 
 
 def _with_own_software(asked: PostTrainingQuestion, goal: PostTrainingGoal) -> PostTrainingGoal:
     """Return a goal whose factor of the software makes the predicted step the measured one."""
-    if asked.mode == "any" or (asked.mode != "colocated" and asked.split is None):
-        raise QuestionError("`measured_step_s` needs the `mode` that was measured, and its `split` if it has one.")
     plain_plan = find_post_training(replace(goal, software=1.0), with_change=False)
     found = plain_plan.best.get(asked.mode)
     if found is None:
@@ -211,6 +261,8 @@ def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
     if asked.pass_rate is not None and asked.method != "dapo":
         raise QuestionError(f"`pass_rate` is for DAPO, which throws groups away; {asked.method.upper()} keeps all.")
     _check_split(asked, split_unit(system))
+    if asked.helping and asked.mode == "colocated":
+        raise QuestionError("`helping` is for modes with two pools; colocated generates on all GPUs already.")
     releases = library_constants().releases(asked.framework)
     if asked.release is not None and asked.release not in releases:
         known = ", ".join(releases) or "none"
@@ -254,7 +306,63 @@ def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
         synchronisation=asked.synchronisation,
         framework=asked.framework,
         release=asked.release,
+        software=asked.software,
+        judge=_judge_of(asked, longest),
+        teacher=_teacher_of(asked, model, pack_to),
+        speculation=_speculation_of(asked),
+        is_helping=asked.helping,
     )
+
+
+def _judge_of(asked: PostTrainingQuestion, longest: int) -> Judge | None:
+    said = asked.judge
+    if said.scored_by is None:
+        given = "own_gpus" if said.own_gpus is not None else "answer_tokens" if said.answer_tokens is not None else ""
+        if given:
+            raise QuestionError(f"`{given}` needs a judge: give `scored_by`, the model that scores the responses.")
+        return None
+    model = found_model(said.scored_by)
+    tokens = said.answer_tokens or JUDGE_TOKENS
+    most = longest_sequence(model)
+    if most is not None and longest + tokens > most:
+        raise QuestionError(
+            f"The judge reads and writes {longest + tokens:,} tokens; {model.title or model.name} has positions for "
+            f"{most:,}."
+        )
+    return Judge(model, tokens, said.own_gpus)
+
+
+def _teacher_of(asked: PostTrainingQuestion, student: Model, pack_to: int) -> Model | None:
+    if asked.teacher is None:
+        return None
+    teacher = found_model(asked.teacher)
+    most = longest_sequence(teacher)
+    if most is not None and pack_to > most:
+        raise QuestionError(
+            f"Packs have {pack_to:,} tokens; the teacher {teacher.title or teacher.name} has positions for {most:,}."
+        )
+    own, other = (None if each.architecture is None else each.architecture.vocab for each in (student, teacher))
+    if own is not None and other is not None and own != other:
+        raise QuestionError(
+            f"The teacher {teacher.title or teacher.name} has {other:,} tokens in its vocabulary, the model {own:,}; "
+            "log-probabilities need the same."
+        )
+    return teacher
+
+
+def _speculation_of(asked: PostTrainingQuestion) -> Speculation | None:
+    said = asked.speculation
+    if said.accepted is None:
+        given = "drafted" if said.drafted is not None else "draft_cost" if said.draft_cost is not None else ""
+        if given:
+            raise QuestionError(f"`{given}` needs `accepted`, the tokens that a step of speculation gains.")
+        return None
+    drafted = said.drafted or max(DRAFTED, math.ceil(said.accepted) - 1)
+    if said.accepted > drafted + 1:
+        raise QuestionError(
+            f"`accepted` is {said.accepted:g}; with {drafted:,} drafted tokens a step gains at most {drafted + 1:,}."
+        )
+    return Speculation(said.accepted, drafted, DRAFT_COST if said.draft_cost is None else said.draft_cost)
 
 
 def _law_of(asked: PostTrainingQuestion) -> LengthLaw:
@@ -341,6 +449,7 @@ def post_training_document(found: PostTraining) -> dict[str, Any]:
         "evaluated": plan.evaluated,
         "sizes": _size_rows(found),
         "crossing": _describe_crossing(found),
+        "changes": [dict(each) for each in found.changes],
         "nearest": [{name: plain(value) for name, value in row.items()} for row in nearest],
         "reasons": dict(plan.reasons),
         "change": plan.change,
@@ -368,7 +477,7 @@ def _mode_row(found: PostTraining, best: ModeStep) -> dict[str, Any]:
         "idle_rollout": step.idle_rollout,
         "tail_ratio": step.tail_ratio,
         "staleness_mean": step.staleness,
-        "tokens_per_s_per_gpu": tokens / step.seconds / goal.num_procs,
+        "tokens_per_s_per_gpu": tokens / step.seconds / goal.gpus_in_all,
         "days": _spread(days, half),
         "usd": _usd_of(found, days, half),
         "memory": [
@@ -384,11 +493,14 @@ def _mode_row(found: PostTraining, best: ModeStep) -> dict[str, Any]:
         "layout": execution_name(best.execution),
         "execution": {str(name): plain(value) for name, value in best.execution.items()},
         "deployment": {str(name): plain(value) for name, value in best.deployment.items()},
+        "judge": None if best.judge is None else {str(name): plain(value) for name, value in best.judge.items()},
     }
 
 
 def _phase_rows(found: PostTraining, best: ModeStep, step: IterationStep) -> list[dict[str, Any]]:
-    gpus = {"rollout": best.gpus_rollout, "training": best.gpus_train, "all": found.plan.goal.num_procs}
+    goal = found.plan.goal
+    gpus = {"rollout": best.gpus_rollout, "training": best.gpus_train, "all": goal.num_procs}
+    gpus["judge"] = goal.gpus_in_all - goal.num_procs
     return [
         {
             "name": each.name,
@@ -407,7 +519,7 @@ def _usd_of(found: PostTraining, days: float, half: float) -> dict[str, float] |
     prices = (price, price) if price is not None else _recorded_prices(goal)
     if prices is None:
         return None
-    hours = days * HOURS * goal.num_procs
+    hours = days * HOURS * goal.gpus_in_all
     low, high = prices
     return {
         "value": hours * (low + high) / 2.0,

@@ -3,15 +3,26 @@
 from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
 from dashboard.pages.post_training.link import (
     ASKED_FIELDS,
+    CHOSEN_FIELDS,
+    JUDGE_FIELDS,
     LENGTH_FIELDS,
     PAGE_NAME,
     ROLLOUT_FIELDS,
     SAMPLE_FIELDS,
+    SPECULATION_FIELDS,
+    TRAINING_FIELDS,
     TUNING_FIELDS,
     PostTrainingLink,
 )
 from engine.questions.documents.fine_tuning import DataSetLengths, FineTuningQuestion
-from engine.questions.documents.post_training import PostTrainingQuestion, ResponseLengths, RolloutChoices
+from engine.questions.documents.post_training import (
+    JudgeChoices,
+    PostTrainingQuestion,
+    ResponseLengths,
+    RolloutChoices,
+    SpeculationChoices,
+    TrainingChoices,
+)
 
 __all__ = ["PAGE"]
 
@@ -33,7 +44,10 @@ PAGE = Page(
     parameters=page_parameters(PAGE_NAME, PostTrainingLink)
     | page_parameters(PAGE_NAME, FineTuningQuestion, only=TUNING_FIELDS)
     | page_parameters(PAGE_NAME, DataSetLengths, only=SAMPLE_FIELDS)
-    | page_parameters(PAGE_NAME, PostTrainingQuestion, only=ASKED_FIELDS)
+    | page_parameters(PAGE_NAME, PostTrainingQuestion, only=ASKED_FIELDS + CHOSEN_FIELDS)
     | page_parameters(PAGE_NAME, ResponseLengths, only=LENGTH_FIELDS)
-    | page_parameters(PAGE_NAME, RolloutChoices, only=ROLLOUT_FIELDS),
+    | page_parameters(PAGE_NAME, RolloutChoices, only=ROLLOUT_FIELDS)
+    | page_parameters(PAGE_NAME, TrainingChoices, only=TRAINING_FIELDS)
+    | page_parameters(PAGE_NAME, JudgeChoices, only=JUDGE_FIELDS)
+    | page_parameters(PAGE_NAME, SpeculationChoices, only=SPECULATION_FIELDS),
 )

@@ -17,6 +17,13 @@ from dashboard.link.catalogue import (
     system_of,
 )
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.post_training.choices import (
+    TENSOR_PAR,
+    MoreChoices,
+    draw_more_choices,
+    in_page_words,
+    parse_more_choices,
+)
 from dashboard.pages.post_training.link import ASKED_FIELDS, LENGTH_FIELDS, PAGE_NAME, ROLLOUT_FIELDS
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_whole
@@ -27,11 +34,11 @@ from engine.questions.documents.post_training import (
     TrainingChoices,
 )
 from engine.questions.fields import question_field
-from engine.questions.post_training import longest_sequence
+from engine.questions.post_training import check_asked_post_training, longest_sequence
 from engine.questions.scenario_documents import found_model
 from hardware import SystemFileError
 
-__all__ = ["draw_inputs", "parse_inputs"]
+__all__ = ["RefusedInputsError", "draw_inputs", "parse_inputs"]
 
 USUAL_SYSTEM: Final = "h100_80g_sxm"
 PAGE_DEFAULTS: Final[Mapping[str, Any]] = {"prompts": 64, "group": 32, "updates": 4}
@@ -39,11 +46,19 @@ LENGTH_DEFAULTS: Final[Mapping[str, Any]] = {"mean": 1_000.0, "cap": 3_968}
 """Values without a parameter: a step of 2,048 samples of at most 4,096 tokens, as in public recipes."""
 
 
+class RefusedInputsError(ValueError):
+    """Values of the link that do not go together, with its `fields`, so that the page draws them."""
+
+    def __init__(self, sentence: str, fields: Mapping[str, LinkField]) -> None:
+        super().__init__(sentence)
+        self.fields = fields
+
+
 def parse_inputs() -> tuple[PostTrainingQuestion, Mapping[str, LinkField]]:
     """Parse the link: the question, and all fields by name; fields of the rollout begin with "rollout_".
 
-    Model, system and GPUs start as the scenario's. Raises the errors of loading them, and `ValueError` for values that
-    do not go together.
+    Model, system and GPUs start as the scenario's. Raises the errors of loading them, and `RefusedInputsError` for
+    values that do not go together.
     """
     asked = LinkReader(PostTrainingQuestion, PAGE_NAME)
     lengths, rollout = LinkReader(ResponseLengths, PAGE_NAME), LinkReader(RolloutChoices, PAGE_NAME)
@@ -65,7 +80,24 @@ def parse_inputs() -> tuple[PostTrainingQuestion, Mapping[str, LinkField]]:
     for name in LENGTH_FIELDS:
         lengths.read(name, default=defaults.get(name))
     for name in ROLLOUT_FIELDS:
-        rollout.read(name)
+        rollout.read(name, options=TENSOR_PAR if name == "tensor_par" else None)
+    more = parse_more_choices()
+    own = {f"rollout_{name}": field for name, field in rollout.fields.items()}
+    fields = {**asked.fields, **lengths.fields, **own, **more.fields}
+    try:
+        return _checked_question(asked, lengths, rollout, more, model, system), fields
+    except ValueError as problem:
+        raise RefusedInputsError(in_page_words(str(problem)), fields) from None
+
+
+def _checked_question(
+    asked: LinkReader[PostTrainingQuestion],
+    lengths: LinkReader[ResponseLengths],
+    rollout: LinkReader[RolloutChoices],
+    more: MoreChoices,
+    model: str,
+    system: str,
+) -> PostTrainingQuestion:
     # Staleness is of one mode only: another one forgets it.
     has_staleness = asked.fields["mode"].value in ("any", "asynchronous")
     question = asked.build(
@@ -73,10 +105,12 @@ def parse_inputs() -> tuple[PostTrainingQuestion, Mapping[str, LinkField]]:
         system=named_system(system),
         response=lengths.build(),
         rollout=rollout.build(),
+        changes=True,
+        **more.values,
         **({} if has_staleness else {"staleness": None}),
     )
-    own = {f"rollout_{name}": field for name, field in rollout.fields.items()}
-    return question, {**asked.fields, **lengths.fields, **own}
+    check_asked_post_training(question)
+    return question
 
 
 def _computes_in(system: str, datatype: str) -> bool:
@@ -112,12 +146,15 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
         draw_decimal(fields["cv"], step=0.1, width=140)
         draw_whole(fields["updates"], width=130)
         draw_whole(fields["steps"], width=96)
+        with st.popover("Split, own step, judge", icon=":material/call_split:", help="Choices that few people make."):
+            draw_more_choices(fields)
         with st.popover("More", icon=":material/tune:", help="Staleness, rollout engine, waiting, price."):
             draw_decimal(fields["staleness"], step=1.0, placeholder="8")
             draw_choice(fields["rollout_datatype"])
             draw_decimal(fields["rollout_memory_share"], step=0.05, placeholder="0.6 shared, 0.8 split")
             draw_whole(fields["rollout_max_sequences"])
             draw_choice(fields["synchronisation"])
+            draw_choice(fields["framework"])
             draw_decimal(fields["reward_s"], step=1.0)
             draw_decimal(fields["tool_s"], step=1.0)
             draw_decimal(

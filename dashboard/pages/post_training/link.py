@@ -9,10 +9,14 @@ from engine.questions.verb import Document
 
 __all__ = [
     "ASKED_FIELDS",
+    "CHOSEN_FIELDS",
+    "JUDGE_FIELDS",
     "LENGTH_FIELDS",
     "PAGE_NAME",
     "ROLLOUT_FIELDS",
     "SAMPLE_FIELDS",
+    "SPECULATION_FIELDS",
+    "TRAINING_FIELDS",
     "TUNING_FIELDS",
     "PostTrainingLink",
 ]
@@ -34,12 +38,24 @@ ASKED_FIELDS: Final = (
     "reward_s",
     "tool_s",
     "price_usd_per_h",
+    "framework",
+    "measured_step_s",
+    "software",
+    "helping",
 )
-"""Fields of a `PostTrainingQuestion` that the page reads."""
+"""Fields of a `PostTrainingQuestion` that the page reads as they are."""
+CHOSEN_FIELDS: Final = ("split", "teacher")
+"""Its fields that the page reads otherwise: a text of two numbers, and a model."""
 LENGTH_FIELDS: Final = ("mean", "cap", "cv")
 """Fields of its `ResponseLengths`."""
-ROLLOUT_FIELDS: Final = ("datatype", "memory_share", "max_sequences")
+ROLLOUT_FIELDS: Final = ("datatype", "memory_share", "max_sequences", "tensor_par")
 """Fields of its `RolloutChoices`."""
+TRAINING_FIELDS: Final = ("limits",)
+"""Fields of its `TrainingChoices`."""
+JUDGE_FIELDS: Final = ("scored_by", "own_gpus", "answer_tokens")
+"""Fields of its `JudgeChoices`."""
+SPECULATION_FIELDS: Final = ("accepted", "drafted", "draft_cost")
+"""Fields of its `SpeculationChoices`."""
 TUNING_FIELDS: Final = (
     "model",
     "system",

@@ -11,11 +11,13 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.post_training import MeasuredMark, step_by_split
+from dashboard.charts.plans.post_training_pools import pools_over_time
 from dashboard.jobs.post_training import PostTrainingJob
 from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.post_training.inputs import draw_inputs, parse_inputs
+from dashboard.pages.post_training.changes import draw_changes
+from dashboard.pages.post_training.inputs import RefusedInputsError, draw_inputs, parse_inputs
 from dashboard.pages.post_training.link import PAGE_NAME, PostTrainingLink
 from dashboard.pages.post_training.tuning import FineTuningView, parse_tuning, render_tuning
 from dashboard.widgets.chart import show
@@ -33,6 +35,8 @@ __all__ = ["PostTrainingView", "parse", "render"]
 PHASES: Final = {
     "rollout": "Rollout",
     "reward": "Reward and tools",
+    "judge": "Judge",
+    "teacher": "Teacher",
     "log_probs": "Log-probabilities",
     "update": "Update",
     "other": "Other",
@@ -68,6 +72,8 @@ def parse() -> PostTrainingView:
         return PostTrainingView(state.theme_mode(), None, {}, part=part, tuning=parse_tuning())
     try:
         question, fields = parse_inputs()
+    except RefusedInputsError as problem:
+        return PostTrainingView(state.theme_mode(), None, problem.fields, str(problem), part)
     except ValueError as problem:
         return PostTrainingView(state.theme_mode(), None, {}, str(problem), part)
     return PostTrainingView(state.theme_mode(), question, fields, part=part)
@@ -82,6 +88,8 @@ def render(view: PostTrainingView) -> None:
         return
     question = view.question
     if question is None:
+        if view.fields:
+            draw_inputs(view.fields)
         st.error(literal(view.problem), icon=":material/error:")
         return
     draw_inputs(view.fields)
@@ -120,6 +128,10 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
             key="post_training_splits",
             help="Step by mode, GPUs that train and GPUs that generate.",
         )
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("One step", f"{MODE_WORDS[best['mode']]}; idle time is hatched"))
+        show(pools_over_time(best, PHASES, mode=view.mode), "post_training_pools")
+    draw_changes(view.fields, answer, f"{_describe_best(best)}; the step over the one above")
     left, right = st.columns(2, gap="medium")
     with left, st.container(border=True, gap="xsmall"):
         st.html(markup.head("Phases", "seconds of a step, from low to high"))
@@ -146,8 +158,15 @@ def _tiles(question: PostTrainingQuestion, best: Mapping[str, Any]) -> list[mark
     deployment, usd = best["deployment"], best["usd"]
     waiting, side = max((best["idle_training"], "training"), (best["idle_rollout"], "rollout"))
     tiles = [
-        markup.Tile("Step", f"{plain(best['step_s']['value'])} s", _between(best["step_s"])),
-        markup.Tile("Tokens per GPU", f"{plain(best['tokens_per_s_per_gpu'])} tokens/s", f"training {best['layout']}"),
+        markup.Tile(
+            "Step", f"{plain(best['step_s']['value'])} s", _between(best["step_s"]), formula=_step_formula(best)
+        ),
+        markup.Tile(
+            "Tokens per GPU",
+            f"{plain(best['tokens_per_s_per_gpu'])} tokens/s",
+            f"training {best['layout']}",
+            formula="Prompts and responses of all samples / step / all GPUs.",
+        ),
         markup.Tile(
             "Tail ratio",
             f"{best['tail_ratio']:.2f}",
@@ -161,13 +180,33 @@ def _tiles(question: PostTrainingQuestion, best: Mapping[str, Any]) -> list[mark
             f"{deployment['batch']:,} requests each at once",
         ),
         markup.Tile(
-            "Time", f"{plain(best['days']['value'])} days", f"{question.steps:,} steps: {_between(best['days'])}"
+            "Time",
+            f"{plain(best['days']['value'])} days",
+            f"{question.steps:,} steps: {_between(best['days'])}",
+            formula=f"{question.steps:,} steps × {plain(best['step_s']['value'])} s / 86,400 s.",
         ),
     ]
     if usd is None:
         return [*tiles, markup.Tile("Cost", ABSENT, "no price recorded: enter one")]
     ends = f"{format_large(usd['low'])} to {format_large(usd['high'])}"
     return [*tiles, markup.Tile("Cost", f"{format_large(usd['value'])} USD", ends)]
+
+
+def _step_formula(best: Mapping[str, Any]) -> str:
+    """Return the step as a sum, or as the longer of two sides, with numbers."""
+    seconds = {row["name"]: row["seconds"]["value"] for row in best["phases"]}
+    if best["mode"] == "colocated":
+        return f"{_sum_of(seconds)} = {plain(best['step_s']['value'])} s."
+    sync = seconds.pop("synchronisation", 0.0)
+    trained = {name: value for name, value in seconds.items() if name in ("log_probs", "teacher", "update", "other")}
+    rolled = {name: value for name, value in seconds.items() if name not in trained}
+    if best["mode"] == "asynchronous":
+        return f"The longer of {_sum_of(rolled)} and {_sum_of({**trained, 'synchronisation': sync})}."
+    return f"The longer of {_sum_of(rolled)} and {_sum_of(trained)}, plus synchronisation {plain(sync)} s."
+
+
+def _sum_of(seconds: Mapping[str, float]) -> str:
+    return " + ".join(f"{PHASES[name].lower()} {plain(value)} s" for name, value in seconds.items())
 
 
 def _phase_rows(best: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -14,9 +14,11 @@ from engine.cli.progress import ProgressReport
 from engine.cli.question_options import UnfinishedQuestion, asks, build_question, name_options
 from engine.questions.documents.post_training import (
     MODE_WORDS,
+    JudgeChoices,
     PostTrainingQuestion,
     ResponseLengths,
     RolloutChoices,
+    SpeculationChoices,
     TrainingChoices,
 )
 from engine.questions.errors import QuestionError
@@ -26,6 +28,8 @@ __all__ = ["plan_reinforcement", "read_response", "read_split"]
 PHASE_WORDS: Final = {
     "rollout": "Rollout",
     "reward": "Reward and tools",
+    "judge": "Judge",
+    "teacher": "Teacher",
     "log_probs": "Log-probabilities",
     "update": "Update",
     "other": "Other",
@@ -71,15 +75,19 @@ def read_split(text: str) -> list[int]:
 @asks(
     PostTrainingQuestion,
     arguments=("model", "system"),
-    leave_out=("format", "rollout", "training"),
+    leave_out=("format", "rollout", "training", "judge", "speculation"),
     readers={"response": read_response, "split": read_split},
 )
 @asks(RolloutChoices)
 @asks(TrainingChoices)
+@asks(JudgeChoices)
+@asks(SpeculationChoices)
 def plan_reinforcement(
     asked: UnfinishedQuestion[PostTrainingQuestion],
     rollout: RolloutChoices,
     training: TrainingChoices,
+    judge: JudgeChoices,
+    speculation: SpeculationChoices,
     csv: Annotated[bool, typer.Option("--csv", help="Print the step by mode and split as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -109,7 +117,7 @@ def plan_reinforcement(
 
     if csv and json:
         raise QuestionError("Give --csv or --json, not both.")
-    question = asked.finish(rollout=rollout, training=training)
+    question = asked.finish(rollout=rollout, training=training, judge=judge, speculation=speculation)
     with ProgressReport("searching") as report, name_options(PostTrainingQuestion):
         document = post_training_document(find_asked_post_training(question, Context(tell=report)))
     if json:
@@ -143,6 +151,8 @@ def _print_answer(asked: PostTrainingQuestion, document: dict[str, Any]) -> None
         write_line(f"Smallest change that fits: {document['change']}.")
     if document["crossing"]:
         write_line(document["crossing"])
+    if document["changes"]:
+        _print_changes(document["changes"])
     write_line()
     write_line("Nearest measured runs:")
     rows = [
@@ -161,6 +171,17 @@ def _print_answer(asked: PostTrainingQuestion, document: dict[str, Any]) -> None
     header = ("framework", "model", "system", "mode", "GPUs", "samples", "response", "step s")
     write_line(text_table(header, rows, left=(0, 1, 2, 3)))
     write_line(document["basis"])
+
+
+def _print_changes(changes: list[dict[str, Any]]) -> None:
+    write_line()
+    rows = [
+        (row["change"], "does not run", "-")
+        if row["step_s"] is None
+        else (row["change"], f"{row['step_s']:,.4g}", f"{row['ratio'] - 1.0:+.0%}")
+        for row in changes
+    ]
+    write_line(text_table(("change", "step s", "step"), rows, left=(0,)))
 
 
 def _measured_mode(row: dict[str, Any]) -> str:
@@ -208,6 +229,8 @@ def _print_modes(best: list[dict[str, Any]]) -> None:
         + (f", EP {deployment['expert_par']}" if deployment["expert_par"] > 1 else "")
         + f", {deployment['replicas']:,} replicas, {deployment['batch']:,} requests each at once"
     )
+    if (judge := fastest["judge"]) is not None:
+        write_line(f"Judge: {judge['replicas']:,} replicas of TP {judge['tensor_par']}")
     phases = [
         (PHASE_WORDS[row["name"]], f"{row['gpus']:,}", _with_interval(row["seconds"])) for row in fastest["phases"]
     ]

@@ -11,7 +11,15 @@ from engine.questions.scenario_documents import LIMITS_SCHEMA
 from engine.questions.verb import Document, Named
 from models.documents import Accepts, Number, Whole
 
-__all__ = ["MODE_WORDS", "PostTrainingQuestion", "ResponseLengths", "RolloutChoices", "TrainingChoices"]
+__all__ = [
+    "MODE_WORDS",
+    "JudgeChoices",
+    "PostTrainingQuestion",
+    "ResponseLengths",
+    "RolloutChoices",
+    "SpeculationChoices",
+    "TrainingChoices",
+]
 
 MODE_WORDS: Final = {
     "any": "Any",
@@ -69,6 +77,39 @@ class RolloutChoices(Document):
     max_sequences: Annotated[int, Whole(1, 2**20), Asked("Requests at once", parameter="slots")] = Field(
         default=256, description="Most requests of a replica at once; 256 is the default of vLLM."
     )
+
+
+class SpeculationChoices(Document):
+    """Speculative decoding of the rollout: none without `accepted`."""
+
+    accepted: Annotated[
+        Annotated[float, Number(1, 64)] | None,
+        Asked("Accepted tokens", "tokens", option="accepted", parameter="accepted"),
+    ] = Field(default=None, description="Tokens that a request gains per step, on average: measure yours.")
+    drafted: Annotated[
+        Annotated[int, Whole(1, 63)] | None, Asked("Drafted tokens", "tokens", option="drafted", parameter="drafted")
+    ] = Field(default=None, description="Tokens that are proposed per step and verified together; 3 by default.")
+    draft_cost: Annotated[Annotated[float, Number(0, 10)] | None, Asked("Draft cost", parameter="draft_cost")] = Field(
+        default=None, description="Time of drafting as a share of a step without it; 0.1 by default."
+    )
+
+
+class JudgeChoices(Document):
+    """A judge: a model that reads prompt and response and scores each; none without `scored_by`."""
+
+    scored_by: Annotated[
+        Named | None, Asked("Judge model", option="judge", parameter="judge", option_help="Library name or JSON file.")
+    ] = Field(default=None, description="Model that scores every response: a name, or a whole model document.")
+    own_gpus: Annotated[
+        Annotated[int, Whole(1, 2**20)] | None, Asked("Judge GPUs", option="judge-gpus", parameter="judge_gpus")
+    ] = Field(
+        default=None,
+        description="GPUs of its own besides all others, which score while others generate; by default it runs on "
+        "those of the rollout after it.",
+    )
+    answer_tokens: Annotated[
+        Tokens | None, Asked("Judge answer", "tokens", option="judge-tokens", parameter="judge_tokens")
+    ] = Field(default=None, description="Tokens that it writes per response; 256 by default.")
 
 
 class TrainingChoices(Document):
@@ -170,6 +211,22 @@ class PostTrainingQuestion(Document):
     pack_to: Annotated[Tokens | None, Asked("Pack length", "tokens")] = Field(
         default=None, description="Tokens of a packed sequence; longest prompt and response by default."
     )
+    teacher: Annotated[
+        Named | None, Asked("Teacher model", option_help="Library name or JSON file of the teacher.")
+    ] = Field(
+        default=None,
+        description="Model whose log-probabilities the responses are trained on (on-policy distillation): a forward "
+        "pass on the GPUs that train.",
+    )
+    judge: JudgeChoices = Field(default_factory=JudgeChoices, description="Model that scores the responses.")
+    speculation: SpeculationChoices = Field(
+        default_factory=SpeculationChoices, description="Speculative decoding of the rollout."
+    )
+    helping: Annotated[bool, Asked("Helping GPUs")] = Field(
+        default=False,
+        description="GPUs that train generate too once their update is done, in modes with two pools (verl's "
+        "`enable_switch`).",
+    )
     rollout: RolloutChoices = Field(default_factory=RolloutChoices, description="Choices of the rollout.")
     training: TrainingChoices = Field(default_factory=TrainingChoices, description="Choices of the training side.")
     synchronisation: Annotated[
@@ -188,9 +245,19 @@ class PostTrainingQuestion(Document):
         default=None,
         description="A measured step of yours in this mode (and split): sets the factor of your software.",
     )
+    software: Annotated[Annotated[float, Number(0.01, 100)] | None, Asked("Software factor")] = Field(
+        default=None,
+        description="Factor on the whole step in place of the release's, such as one that a step of your own set "
+        "(`software` of the answer).",
+    )
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
     ] = Field(default=None, description="Price of a GPU and hour; the range of the recorded prices by default.")
     sizes: Annotated[bool, Asked("Other sizes")] = Field(
         default=False, description="Compare the modes on a quarter, half and twice the GPUs too: where they cross."
+    )
+    changes: Annotated[bool, Asked("Changes")] = Field(
+        default=False,
+        description="Show the step of single changes in the fastest mode, at its split: rollout degree, 8 bits, "
+        "requests at once, spread of lengths, staleness, GPUs moved, helping GPUs.",
     )

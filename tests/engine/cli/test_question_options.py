@@ -66,7 +66,7 @@ READ_OTHERWISE: Final = {
     "simulate_schedule": {"schedule", "order", "actions"},  # NAME|FILE; text forms print actions
     "simulate_execution": {"actions"},
     "simulate_distir": {"measurements"},  # --measured FILE
-    "plan_post_training": {"rollout", "training"},  # options of their own, such as --rollout-tp
+    "plan_post_training": {"rollout", "training", "speculation"},  # options of their own, such as --rollout-tp
     "import_launch": {"text", "name"},  # FILE
     "import_deployment": {"text", "name"},
     "compare_trace": {"text", "name"},  # FILE...

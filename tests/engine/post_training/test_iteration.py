@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import hardware
 import models
 from engine.post_training.constants import SYNCHRONISATIONS, library_constants
-from engine.post_training.fitting import FittedTerms
+from engine.post_training.fitting import library_terms
 from engine.post_training.iteration import MODES, IterationStep, IterationWork, RolloutSide, iteration_step
 from engine.post_training.lengths import LengthLaw
 from engine.post_training.measured import fitted_rows, measured_rows, nearest_rows, predict_sides
@@ -108,13 +110,7 @@ def test_measured_steps_are_met_by_the_library_constants() -> None:
     constants = library_constants()
     # Every second run is enough, and quick.
     steps = [predict_sides(row) for row in fitted_rows()[::2].to_dict("records")]
-    values = {name: constants.value(f"nemo-rl.{name}") for name in ("rollout", "training", "fixed", "switch")}
-    values |= {
-        "asynchronous": constants.value("nemo-rl.asynchronous"),
-        "broadcast": 1.0 / constants.value("synchronisation.broadcast.rate"),
-    }
-    releases = {f"v{name}.0": constants.value(f"nemo-rl.release.{name}") for name in constants.releases("nemo-rl")}
-    terms = FittedTerms(values, releases)
+    terms = library_terms(constants)
     ratios = np.array([terms.predict(each) / each.seconds for each in steps])
     assert np.median(np.abs(ratios - 1.0)) < 0.12
     inside = [
@@ -122,10 +118,14 @@ def test_measured_steps_are_met_by_the_library_constants() -> None:
         for ratio, each in zip(ratios, steps, strict=True)
     ]
     assert np.mean(inside) >= 0.85
-    # The stated errors, of models left out, are within the target of 25 %.
-    left_out = [each for each in constants.calibration.errors if "every model left out" in each.described]
-    assert left_out
-    assert all((each.median_absolute_percent or 100.0) <= 25.0 for each in left_out)
+    # The stated errors of runs that had no part in a fit.
+    errors = {each.described: each.median_absolute_percent for each in constants.calibration.errors}
+    of_configurations = "step of reinforcement learning, every configuration left out in turn"
+    for runs, most in (("all runs", 12.0), ("colocated", 10.0), ("split", 18.0)):
+        assert (errors[f"{runs}: {of_configurations}"] or 100.0) <= most
+    for left_out, most in (("every model left out in turn", 25.0), ("left out in turn, scaled by another run", 12.0)):
+        assert all((error or 100.0) <= most for words, error in errors.items() if left_out in words)
+        assert any(left_out in words for words in errors)
     # Of two runs of one model on one kind of GPU that differ by more than 20 %, the faster is named.
     named = []
     for one, first in zip(steps, ratios, strict=True):
@@ -134,6 +134,43 @@ def test_measured_steps_are_met_by_the_library_constants() -> None:
             if same and other.seconds > 1.2 * one.seconds:
                 named.append(other.seconds * second > one.seconds * first)
     assert np.mean(named) >= 0.9
+
+
+def test_the_share_of_rollout_of_one_size_follows_from_another() -> None:
+    """verl publishes phases without lengths: mean and spread of one size are fitted, the other one is tested."""
+    rows = measured_rows("phases")
+    small, large = (rows[rows["id"] == f"verl-7b-sync-{gpus}"].iloc[0].to_dict() for gpus in (64, 128))
+    terms = library_constants().framework("verl")
+
+    def step_of(row: dict[str, Any], mean: float, cv: float) -> IterationStep:
+        datatypes = {"precision_train": "bfloat16", "precision_rollout": "bfloat16"}
+        side = predict_sides({**row, **datatypes, "mean_prompt": 200.0, "mean_response": mean}, cv)
+        return iteration_step(
+            "colocated", side.work, side.rollout, side.training, terms, weight_bytes=side.weight_bytes, sync_s=0.0
+        )
+
+    for fitted, other in ((small, large), (large, small)):
+        trained = fitted["train_s"] + fitted["old_logprob_s"]
+
+        def excess(mean: float, row: dict[str, Any] = fitted, seconds: float = trained) -> float:
+            step = step_of(row, mean, 0.5)
+            return step.phase("update") + step.phase("log_probs") - seconds
+
+        mean = brentq(excess, 500.0, 8000.0, xtol=50.0)
+
+        def longer(cv: float, row: dict[str, Any] = fitted, mean: float = mean) -> float:
+            return step_of(row, mean, cv).phase("rollout") - row["rollout_s"]
+
+        step = step_of(other, mean, brentq(longer, 0.1, 2.0, xtol=0.02))
+        assert step.phase("rollout") / step.seconds == pytest.approx(other["rollout_s"] / other["step_s"], abs=0.08)
+
+
+def test_a_forward_pass_is_a_part_of_a_step() -> None:
+    for made in (ExecutionChoices(goal("llama-3.1-8B", 32), 0.0).best(gpus) for gpus in (8, 32)):
+        assert made is not None
+        # Forward is one of three products, and sends what the backward pass sends.
+        assert 0.2 < made.times.forward_s / made.times.update_s < 0.6
+        assert sum(made.forward.memory.values()) < made.execution["proc_mem_tier1_cap_req"]
 
 
 def test_synchronisations_are_within_a_factor_of_two_of_measured_ones() -> None:

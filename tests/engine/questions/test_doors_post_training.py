@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 
 from dashboard.words.numbers import plain
 from engine.questions import VERBS, answer
+from engine.questions.documents.post_training import PostTrainingQuestion
+from engine.questions.fields import question_fields
 from tests.dashboard.page_runs import figure, html, page_alone
 
 MODEL, SYSTEM = "llama-3.1-8B", "h100_80g_sxm"
@@ -56,10 +59,12 @@ def test_figures_follow_from_the_step(found: dict[str, Any]) -> None:
         assert step["value"] == min(curve)
     shared = next(each for each in found["best"] if each["mode"] == "colocated")
     assert sum(row["seconds"]["value"] for row in shared["phases"]) == pytest.approx(shared["step_s"]["value"])
-    # A measured run of this very question is the nearest, and within the interval.
+    # A measured run of this very question is the nearest, and within the interval of its release.
     nearest = next(row for row in found["nearest"] if row["mode"] == "colocated")
     assert nearest["model"] == "LLAMA3.1_8B"
-    assert shared["step_s"]["low"] <= nearest["step_s"] <= shared["step_s"]["high"]
+    release = nearest["version"].removeprefix("v").removesuffix(".0")
+    (older,) = answer("plan_post_training", {**QUESTION, "mode": "colocated", "release": release})["best"]
+    assert older["step_s"]["low"] <= nearest["step_s"] <= older["step_s"]["high"]
 
 
 def test_the_command_says_the_same(found: dict[str, Any], shardscape: Callable[..., tuple[int, str, str]]) -> None:
@@ -99,7 +104,7 @@ def test_sizes_say_where_modes_cross() -> None:
     [
         ({"group": 0}, "group"),
         ({"response": {"mean": 4000.0, "cap": 3000}}, "at most 3,000"),
-        ({"response": {"mean": 400.0}}, "needs mean and cap, or lengths"),
+        ({"response": {"mean": 400.0}}, "mean and cap"),
         ({"response": {"mean": 400.0, "cap": 4_000_000}}, "has positions for"),
         ({"updates": 3}, "must divide the 2,048 samples"),
         ({"split": [4, 12]}, "whole nodes of 8 GPUs"),
@@ -111,17 +116,55 @@ def test_sizes_say_where_modes_cross() -> None:
         ({"pass_rate": 1.0, "method": "dapo"}, "at least 0.001"),
         ({"steps": 10**12}, "steps"),
         ({"measured_step_s": 30.0}, "needs the `mode`"),
+        ({"measured_step_s": 30.0, "mode": "colocated", "software": 0.9}, "set the same factor"),
         ({"release": "9.9"}, "no release '9.9'"),
         ({"training": {"train_datatype": "float5"}}, "does not compute in 'float5'"),
         ({"response": {"mean": float("nan"), "cap": 10}}, "mean"),
         ({"prompts": -1}, "prompts"),
+        ({"prompts": 0}, "prompts"),
+        ({"helping": True, "mode": "colocated"}, "generates on all GPUs already"),
+        ({"judge": {"own_gpus": 8}}, "needs a judge"),
+        ({"judge": {"scored_by": "llama-9-8B"}}, "llama-9-8B"),
+        ({"judge": {"scored_by": "llama-3-8B", "answer_tokens": 8000}}, "has positions for 8,192"),
+        ({"teacher": "qwen3-14B"}, "in its vocabulary"),
+        ({"teacher": "llama-3.1-70B", "pack_to": 200_000}, "has positions for"),
+        ({"speculation": {"accepted": 4.5, "drafted": 3}}, "gains at most 4"),
+        ({"speculation": {"accepted": 0.5}}, "accepted"),
+        ({"speculation": {"draft_cost": 0.1}}, "that a step of speculation gains"),
     ],
 )
-def test_a_question_that_cannot_be_is_one_sentence(more: dict[str, Any], words: str) -> None:
+def test_a_question_that_cannot_be_is_one_sentence(
+    more: dict[str, Any], words: str, shardscape: Callable[..., tuple[int, str, str]]
+) -> None:
     with pytest.raises(ValueError, match=re.escape(words)) as problem:
         answer("plan_post_training", {**QUESTION, **more})
-    assert str(problem.value).endswith(".")
-    assert "\n" not in str(problem.value)
+    options = [str(each) for each in options_of({**QUESTION, **more})]
+    code, out, err = shardscape("plan", "post-training", MODEL, SYSTEM, *options)
+    assert code not in (0, 1)
+    assert not out
+    for text in (str(problem.value), err.strip()):
+        assert text.endswith(".")
+        assert "\n" not in text
+    # Both say the same; the command names its options.
+    assert words.replace("_", "-").split("`")[-1] in err.replace("_", "-")
+
+
+def options_of(question: dict[str, Any], document: type[BaseModel] = PostTrainingQuestion) -> list[Any]:
+    """Return the options of the command for a question in JSON."""
+    found: list[Any] = []
+    for name, value in question.items():
+        field = question_fields(document)[name]
+        if name in ("format", "model", "system"):
+            continue
+        if name == "response":
+            found += ["--response", ":".join(str(each) for each in value.values())]
+        elif name == "split":
+            found += ["--split", ":".join(map(str, value))]
+        elif field.nested is not None:
+            found += options_of(value, field.nested)
+        else:
+            found += [f"--{field.option}"] if value is True else [f"--{field.option}", value]
+    return found
 
 
 def test_what_does_not_fit_says_why_and_ends_with_one(shardscape: Callable[..., tuple[int, str, str]]) -> None:
@@ -164,6 +207,68 @@ def test_the_page_has_the_same_figures(found: dict[str, Any]) -> None:
     app.run()
     assert not app.exception
     assert "must be above 0 and at most 900" in " ".join(each.value for each in app.error)
+
+
+def test_the_page_takes_a_split_and_a_step_of_ones_own_and_applies_changes() -> None:
+    app = page_alone("post_training")
+    link = {"model": MODEL, "system": SYSTEM, "procs": "16", "mean": "1060", "cap": "3966", "own": "123", "slots": "64"}
+    app.session_state["_url"] = {f"post_training_{name}": value for name, value in link.items()}
+    app.run()
+    # A step of one's own has a mode; the inputs are drawn, so that it can be chosen.
+    refused = " ".join(each.value for each in app.error).replace("\\", "")
+    assert '"Own step" needs the "Mode"' in refused
+    assert any(each.label == "Mean response, tokens" for each in app.number_input)
+    more = {"mode": "one_step_off", "split": "8:8", "limit": "tensor_par=1,2; pipeline_par=1"}
+    app.session_state["_url"] = {**app.session_state["_url"], **{f"post_training_{k}": v for k, v in more.items()}}
+    app.run()
+    assert not app.exception
+    assert not app.error
+    text = " ".join(re.sub(r"<[^>]+>", " ", html(app)).split())
+    assert "Step 123 s" in text
+    assert "One step off: 8 GPUs train, 8 generate" in text
+    pools = figure(app, "post_training_pools")["data"]
+    for pool in ("8 GPUs train", "8 GPUs generate"):
+        pieces = [dx for each in pools for dx, y in zip(each["x"], each["y"], strict=True) if y == pool]
+        assert sum(pieces) == pytest.approx(123.0)
+    shown = [each.value for each in app.markdown]
+    place = shown.index("At most 128 requests at once") // 3
+    next(each for each in app.button if each.key == f"post_training_change_{place}").click().run()
+    assert not app.exception
+    assert app.session_state["_url"]["post_training_slots"] == "128"
+    # The step of one's own was measured without the change: its factor stays, not its seconds.
+    assert "post_training_own" not in app.session_state["_url"]
+    said = float(next(each for each in shown[3 * place :] if each.endswith(" s")).removesuffix(" s"))
+    tile = re.search(r"Step ([\d.]+) s", " ".join(re.sub(r"<[^>]+>", " ", html(app)).split()))
+    assert tile is not None
+    # The link has the factor with four decimals.
+    assert float(tile[1]) == pytest.approx(said, rel=2e-3)
+
+
+def test_changes_are_what_the_changed_question_answers() -> None:
+    asked = {**QUESTION, "num_procs": 32, "changes": True}
+    found = answer("plan_post_training", asked)
+    best, rows = found["best"][0], found["changes"]
+    steps = [row["step_s"] for row in rows if row["step_s"] is not None]
+    assert steps == sorted(steps)
+    assert {"rollout.datatype", "response.cv", "rollout.max_sequences"} <= {
+        path for row in rows for path in row["fields"]
+    }
+    split = [best["gpus_train"], best["gpus_rollout"]]
+    at_best = {
+        **QUESTION,
+        "num_procs": 32,
+        "mode": best["mode"],
+        "split": None if best["mode"] == "colocated" else split,
+    }
+    for row in rows:
+        changed = json.loads(json.dumps(at_best))
+        for path, value in row["fields"].items():
+            outer, _, name = path.rpartition(".")
+            place = changed.setdefault(outer, {}) if outer else changed
+            place[name] = value
+        (again,) = answer("plan_post_training", changed)["best"]
+        assert again["step_s"]["value"] == pytest.approx(row["step_s"])
+        assert row["ratio"] == pytest.approx(row["step_s"] / best["step_s"]["value"])
 
 
 def test_the_page_opens_with_responses_that_every_model_can_write() -> None:
