@@ -61,6 +61,7 @@ LAYOUT_KEYS: Final[Mapping[str, str]] = {
     "use_distributed_optimizer": f"{_MEGATRON}optimizer.use_distributed_optimizer",
     "optimizer_cpu_offload": f"{_MEGATRON}optimizer.optimizer_cpu_offload",
     "optimizer_offload_fraction": f"{_MEGATRON}optimizer.optimizer_offload_fraction",
+    "use_precision_aware_optimizer": f"{_MEGATRON}optimizer.use_precision_aware_optimizer",
     "overlap_grad_reduce": f"{_MEGATRON}distributed_data_parallel_config.overlap_grad_reduce",
     "overlap_param_gather": f"{_MEGATRON}distributed_data_parallel_config.overlap_param_gather",
     "accumulate_allreduce_grads_in_fp32": f"{_MEGATRON}distributed_data_parallel_config.grad_reduce_in_fp32",
@@ -87,6 +88,7 @@ _MEGATRON_DEFAULTS: Final[Mapping[str, Any]] = {
     "grad_reduce_in_bf16": True,
     "attention_backend": "fused",
     "optimizer_offload_fraction": 0.0,
+    "use_precision_aware_optimizer": True,
 }
 """Behaviour of NeMo-RL without a key, by Megatron's argument."""
 DEFAULTS: Final[Mapping[str, Any]] = {

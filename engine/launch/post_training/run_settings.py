@@ -95,14 +95,20 @@ class RunReader:
         self.gpus_train: int | None = None
 
     def say(self, path: str, rule: Callable[[], Any], words: str = "") -> None:
-        """Set a setting to the result of a rule; `OPEN` leaves it to other sources.
+        """Set a setting to the result of a rule; `OPEN` or None leaves it to other sources.
 
         Args:
             path: one of `RUN_SETTINGS`.
             rule: reads keys and other settings.
             words: what states the value, where it follows from other settings.
         """
-        self.report.say(path, rule, words)
+
+        def known() -> Any:
+            found = rule()
+            is_open = found is None or (isinstance(found, list) and None in found)
+            return OPEN if is_open else found
+
+        self.report.say(path, known, words)
 
     def known(self, path: str) -> Any:
         """Return a setting, None where it is open."""

@@ -457,7 +457,9 @@ def find_script(text: str, name: str, files: Mapping[str, str]) -> FileContents 
         if word.text.startswith("--config-name"):
             told = value if equals else words[place + 1].text if place + 1 < len(words) else ""
             command.put("--config-name", told, word)
-        elif word.text.startswith("--config-path") or (place and words[place - 1].text.startswith("--config-")):
+        elif word.text.startswith("--config-") or (
+            place and words[place - 1].text in ("--config-name", "--config-path")
+        ):
             continue
         elif equals and re.fullmatch(r"[\w@./-]{1,200}", key):
             command.put(key, value_of_word(word, value.strip("'\"")), word)
