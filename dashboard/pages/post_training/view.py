@@ -16,6 +16,7 @@ from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.pages.post_training.inputs import draw_inputs, parse_inputs
+from dashboard.pages.post_training.launch_file import draw_launch_card, draw_own_file
 from dashboard.widgets.chart import show
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.job_card import found_soon
@@ -68,6 +69,7 @@ def render(view: PostTrainingView) -> None:
         st.error(literal(view.problem), icon=":material/error:")
         return
     draw_inputs(view.fields)
+    draw_own_file(view.fields)
     title = view.fields["model"].options[view.fields["model"].value]
     shared, watcher = server(), state.watcher()
     job = shared.board.post(PostTrainingJob(shared.post_training_plans, question, title), watcher)
@@ -110,6 +112,7 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
     with right, st.container(border=True, gap="xsmall"):
         st.html(markup.head("Memory", f"{MODE_WORDS[best['mode']]}; {PHASES[best['binds']].lower()} binds"))
         _draw_table(_memory_rows(best), "post_training_memory", "Memory of a GPU by phase.")
+    draw_launch_card(question, best)
     _draw_nearest(answer)
 
 
