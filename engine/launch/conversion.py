@@ -26,7 +26,13 @@ from engine.launch.contract import (
     Origin,
     Written,
 )
-from engine.launch.file_kinds import foreign_program, is_model_config, name_by_kind, possible_frameworks
+from engine.launch.file_kinds import (
+    foreign_program,
+    is_model_config,
+    is_reinforcement,
+    name_by_kind,
+    possible_frameworks,
+)
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.serving_engines.texts import is_serving_text
 from engine.launch.shapes import SHAPE_WORDS, model_of_shape, shape_of
@@ -489,6 +495,11 @@ def read_text(
         f"{shown(name)[1:-1]} starts a server of a serving engine; read it with `shardscape import` or "
         "`engine.launch.read_engine_text`."
     )
+    if framework is None and is_reinforcement(content):
+        raise LaunchError(
+            f"{shown(name)[1:-1]} runs reinforcement learning; open it on Post-train, or read it with `shardscape "
+            "import`."
+        )
     if framework is None and (foreign := foreign_program(content, name)) is not None:
         if is_serving_text(content, name):
             raise LaunchError(serving)

@@ -68,6 +68,8 @@ def write_run(
     replica = int(replicas.get("tensor_par", 1)) * int(replicas.get("pipeline_par", 1))
     busy = {"training": int(fields.get("num_procs") or gpus_train), "rollout": gpus_rollout // replica * replica}
     for pool, gpus in {"training": gpus_train, "rollout": gpus_rollout}.items():
+        if busy[pool] > gpus:
+            raise LaunchError(f"The plan of {pool} has {busy[pool]:,} of {gpus:,} GPUs; it must fit.")
         if busy[pool] < gpus:
             if is_colocated:
                 raise LaunchError(
