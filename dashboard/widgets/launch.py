@@ -17,7 +17,7 @@ from engine.executions.frameworks.registry import ANY
 from hardware import System
 from models import Model
 
-__all__ = ["card", "chosen_framework", "deployment_card", "popover"]
+__all__ = ["card", "chosen_framework", "deployment_card", "draw_written", "popover"]
 
 _CHOSEN: Final = "launch_framework"
 """Key of the session's last chosen framework, common to all pages."""
@@ -105,7 +105,7 @@ def deployment_card(
         except launch.LaunchError as refused:
             st.info(literal(str(refused)), icon=":material/block:")
             return
-        _draw_written(made, key)
+        draw_written(made, key)
         st.caption(
             f"For {literal(made.title)}, {literal(made.version)}. The first file has the same lists as comments."
         )
@@ -130,12 +130,15 @@ def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: s
         words = f"{framework.title} does not run this execution as it is: {', '.join(replaced[:3])}{others}."
         st.info(literal(words), icon=":material/swap_horiz:")
         draw_framework_best(scenario, execution, framework.name, key if is_current else None)
-    _draw_written(made, key)
+    draw_written(made, key)
     st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 
 
-def _draw_written(made: launch.Written, key: str) -> None:
-    """Draw the files of a configuration, and the lists of fields and settings on either side only."""
+def draw_written(made: launch.Written, key: str) -> None:
+    """Draw the files of a configuration, and the lists of fields and settings on either side only.
+
+    key: of its widgets.
+    """
     for number, file in enumerate(made.files):
         if len(made.files) > 1:
             st.caption(literal(file.name))

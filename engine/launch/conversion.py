@@ -26,7 +26,13 @@ from engine.launch.contract import (
     Origin,
     Written,
 )
-from engine.launch.file_kinds import foreign_program, is_model_config, name_by_kind, possible_frameworks
+from engine.launch.file_kinds import (
+    foreign_program,
+    is_model_config,
+    is_reinforcement,
+    name_by_kind,
+    possible_frameworks,
+)
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.serving_engines.texts import is_serving_text
 from engine.launch.shapes import SHAPE_WORDS, model_of_shape, shape_of
@@ -37,6 +43,7 @@ __all__ = [
     "MOST_BYTES",
     "complete",
     "evaluable",
+    "launch_order",
     "network_of",
     "read",
     "read_flags",
@@ -72,6 +79,28 @@ def write(
     `models.ModelFileError` for an unknown model.
     """
     chosen, network = framework_of(framework), model_of(model)
+    made = chosen.write(launch_order(execution, network, nodes=nodes, note=note))
+    left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
+    if network.tuning is not None:
+        said = network.tuning.describe()
+        unwritten = f"{said[:1].upper()}{said[1:]}: not written; all weights are trained on full sequences."
+        made = replace(made, not_expressible=(unwritten, *made.not_expressible))
+    return replace(made, remarks=(*made.remarks, *left_out))
+
+
+def launch_order(
+    execution: Mapping[str, Any], model: Model, *, nodes: int | None = None, note: str = ""
+) -> LaunchOrder:
+    """Return what a framework is asked to write: an execution with all its fields, its model, machines and stages.
+
+    Args:
+        execution: values by field; fields beyond the 23 may be absent, other names are ignored.
+        model: that it trains.
+        nodes: machines over which the GPUs are spread evenly; nodes of eight GPUs if None.
+        note: a sentence at the top of the files.
+
+    Raises `LaunchError` for an invalid execution.
+    """
     fields = complete(execution)
     gpus = fields["num_procs"]
     if nodes is None:
@@ -79,15 +108,7 @@ def write(
         nodes = gpus // each
     elif isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or gpus % nodes:
         raise LaunchError(f"{gpus} GPUs cannot be spread over {shown(nodes)} nodes; give a divisor of {gpus}.")
-    made = chosen.write(
-        LaunchOrder(fields, network, shape_of(network), nodes, gpus // nodes, _cut_stages(network, fields), note)
-    )
-    left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
-    if network.tuning is not None:
-        said = network.tuning.describe()
-        unwritten = f"{said[:1].upper()}{said[1:]}: not written; all weights are trained on full sequences."
-        made = replace(made, not_expressible=(unwritten, *made.not_expressible))
-    return replace(made, remarks=(*made.remarks, *left_out))
+    return LaunchOrder(fields, model, shape_of(model), nodes, gpus // nodes, _cut_stages(model, fields), note)
 
 
 def _cut_stages(model: Model, fields: Mapping[str, Any]) -> StageCut:
@@ -474,6 +495,11 @@ def read_text(
         f"{shown(name)[1:-1]} starts a server of a serving engine; read it with `shardscape import` or "
         "`engine.launch.read_engine_text`."
     )
+    if framework is None and is_reinforcement(content):
+        raise LaunchError(
+            f"{shown(name)[1:-1]} runs reinforcement learning; open it on Post-train, or read it with `shardscape "
+            "import`."
+        )
     if framework is None and (foreign := foreign_program(content, name)) is not None:
         if is_serving_text(content, name):
             raise LaunchError(serving)

@@ -9,7 +9,7 @@ from typing import Final
 from engine.launch.contract import Framework, LaunchError
 from engine.launch.yaml_files import read_yaml
 
-__all__ = ["foreign_program", "is_model_config", "name_by_kind", "possible_frameworks"]
+__all__ = ["foreign_program", "is_model_config", "is_reinforcement", "name_by_kind", "possible_frameworks"]
 
 _MODEL_KEYS: Final = re.compile(r'^[ \t]{0,8}"(model_type|architectures|transformers_version)"\s*:', re.MULTILINE)
 _ANY_MODEL_KEY: Final = re.compile(r'[{,]\s*"(model_type|transformers_version)"\s*:')
@@ -22,7 +22,6 @@ _FOREIGN: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("FlagScale", ("experiment.task",)),
     ("FlagScale", ("train.system",)),
     ("FlagScale", ("system", "model")),
-    ("NeMo-RL", ("policy", "grpo")),
     ("verl", ("actor_rollout_ref",)),
     ("Nanotron", ("parallelism", "tokens")),
     ("GPT-NeoX", ("pipe_parallel_size",)),
@@ -37,6 +36,12 @@ _FOREIGN: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Docker Compose", ("services",)),
 )
 """Programs whose configurations are not read, by keys that they have, two levels deep."""
+_REINFORCEMENT: Final = re.compile(
+    r"^grpo:[ \t]*(#.*)?$|--rollout-batch-size\b"
+    r"|\b(verl|recipe)[./][\w./]{0,100}(main_ppo|main_dapo|fully_async_main)\b",
+    re.MULTILINE,
+)
+"""Words of NeMo-RL, verl and slime, which train otherwise than on a data set."""
 _LOOKS_LIKE_YAML: Final = re.compile(
     r"(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\n)*[A-Za-z_][A-Za-z0-9_]{0,60}:(?:[ \t][^\n]*)?\n"
 )
@@ -51,6 +56,15 @@ def is_model_config(text: str) -> bool:
     if not text.lstrip().startswith("{") or _DEEPSPEED_KEYS.search(text):
         return False
     return _MODEL_KEYS.search(text) is not None or _ANY_MODEL_KEY.search(text) is not None
+
+
+def is_reinforcement(text: str) -> bool:
+    """Return whether a text starts reinforcement learning, which `engine.launch.post_training` reads.
+
+    Args:
+        text: of the file.
+    """
+    return _REINFORCEMENT.search(text) is not None
 
 
 def name_by_kind(text: str, name: str) -> str:

@@ -37,6 +37,7 @@ from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.nearest_runs import NORMAL
 from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.post_training import PLAN_POST_TRAINING
+from engine.questions.post_training_launch import EXPORT_POST_TRAINING, IMPORT_POST_TRAINING
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.run_plans import PLAN_RUN
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
@@ -72,6 +73,8 @@ VERBS: Final[Mapping[str, Verb]] = {
         PLAN_FLEET,
         PLAN_POST_TRAINING,
         PLAN_FINE_TUNING,
+        EXPORT_POST_TRAINING,
+        IMPORT_POST_TRAINING,
         FIND_DEPLOYMENTS,
         EXPORT_DEPLOYMENT,
         IMPORT_DEPLOYMENT,

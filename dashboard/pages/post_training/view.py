@@ -18,6 +18,7 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.post_training.changes import draw_changes
 from dashboard.pages.post_training.inputs import RefusedInputsError, draw_inputs, parse_inputs
+from dashboard.pages.post_training.launch_file import draw_launch_card, draw_own_file
 from dashboard.pages.post_training.link import PAGE_NAME, PostTrainingLink
 from dashboard.pages.post_training.tuning import FineTuningView, parse_tuning, render_tuning
 from dashboard.widgets.chart import show
@@ -93,6 +94,7 @@ def render(view: PostTrainingView) -> None:
         st.error(literal(view.problem), icon=":material/error:")
         return
     draw_inputs(view.fields)
+    draw_own_file(view.fields)
     title = view.fields["model"].options[view.fields["model"].value]
     shared, watcher = server(), state.watcher()
     job = shared.board.post(PostTrainingJob(shared.post_training_plans, question, title), watcher)
@@ -139,6 +141,7 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
     with right, st.container(border=True, gap="xsmall"):
         st.html(markup.head("Memory", f"{MODE_WORDS[best['mode']]}; {PHASES[best['binds']].lower()} binds"))
         _draw_table(_memory_rows(best), "post_training_memory", "Memory of a GPU by phase.")
+    draw_launch_card(question, best)
     _draw_nearest(answer)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from engine.cli.commands.post_training_launch import import_run, read_run_file
 from engine.cli.commands.serving_launch import deployment_question, print_deployment, read_serving_file
 from engine.cli.commands.standing import print_standing
 from engine.cli.options import JsonOption
@@ -249,8 +250,12 @@ def import_configuration(
     and Dynamo, recipes of srt-slurm and engines' own YAML. --env gives shell variables; with --system the deployment is
     evaluated, with --set for prompt, output and other fields that it leaves open.
 
+    Of reinforcement learning, configurations of NeMo-RL and scripts of verl and slime are read as a question of
+    `plan post-training`; --set gives what they leave open, such as mean and prompt_tokens, and --system plans it.
+
     \b
     Examples:
+      shardscape import grpo.yaml --set mean=1200 --set prompt_tokens=128 --system h100_80g_sxm
       shardscape import pretrain_gpt.sh
       shardscape import pretrain_gpt.sh --system h100_80g_sxm --limit weight_offload=no --limit optimizer_offload=no
       shardscape import pretrain_gpt.sh --procs 128 --out execution.json
@@ -260,6 +265,7 @@ def import_configuration(
       shardscape import deploy.yaml --system h100_80g_sxm --set prompt=1024 --set output=256 --set batch=64
 
     \b
+    JSON of reinforcement learning is the answer to import_post_training: question, missing, assumed, origins, plan.
     JSON of a deployment is the answer to import_deployment: engine, checkpoint, deployment or pools, left,
     not_modelled, without_effect, unread, remarks, figures (with --system) and more.
     JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, origins (kind,
@@ -275,6 +281,23 @@ def import_configuration(
     from engine.questions.executions import named_model, reading_options
 
     system = rank.said["system"]
+    run = None if serving.engine is not None else read_run_file(file, terms.framework)
+    if run is not None:
+        if out is not None:
+            raise LaunchError(
+                "--out writes an execution; --json prints the question of a run of reinforcement learning."
+            )
+        import_run(
+            file,
+            run,
+            framework=terms.framework,
+            model=terms.model,
+            stated={**terms.stated, **({} if terms.num_procs is None else {"num_procs": terms.num_procs})},
+            takes_defaults=terms.takes_defaults,
+            system=system,
+            json=json,
+        )
+        return
     text = None if terms.framework is not None else read_serving_file(file)
     if text is not None or serving.engine is not None:
         _import_deployment(file, text, terms, serving, system, out, json)

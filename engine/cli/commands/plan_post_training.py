@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -21,9 +22,10 @@ from engine.questions.documents.post_training import (
     SpeculationChoices,
     TrainingChoices,
 )
+from engine.questions.documents.post_training_launch import FRAMEWORKS
 from engine.questions.errors import QuestionError
 
-__all__ = ["plan_reinforcement", "read_response", "read_split"]
+__all__ = ["plan_reinforcement", "print_answer", "read_response", "read_split"]
 
 PHASE_WORDS: Final = {
     "rollout": "Rollout",
@@ -89,6 +91,17 @@ def plan_reinforcement(
     judge: JudgeChoices,
     speculation: SpeculationChoices,
     csv: Annotated[bool, typer.Option("--csv", help="Print the step by mode and split as CSV.")] = False,
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", metavar=FRAMEWORKS, help="Write the launch file of the fastest mode that it runs."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="REPOSITORY|PATH", help="Weights to train; the library's by default."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Write the launch file there instead of printing it.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Plan reinforcement learning: GPUs shared or split, layouts, step by phase, memory, days and cost.
@@ -105,6 +118,12 @@ def plan_reinforcement(
         --response 3200:3986 --updates 4 --mode asynchronous --staleness 8 --split 128:64 --own-step 34.5 --json
       shardscape plan post-training llama-3.1-8B h100_80g_sxm --procs 16 --method dapo --pass-rate 0.5 --prompts 64
         --response 1060:3986:0.8 --sizes
+      shardscape plan post-training qwen3-30B-A3B h100_80g_sxm --procs 32 --prompts 64 --group 32
+        --response 1200:3968 --updates 4 --launch nemo-rl > grpo.yaml
+
+    \b
+    With --launch the plan is searched among executions that the framework runs. Sentences about the rest go where
+    errors go, and into the file as comments; `import` reads the file back.
 
     \b
     JSON is the answer to the question plan_post_training: best (by mode: step_s, phases, memory, idle shares, days,
@@ -118,6 +137,11 @@ def plan_reinforcement(
     if csv and json:
         raise QuestionError("Give --csv or --json, not both.")
     question = asked.finish(rollout=rollout, training=training, judge=judge, speculation=speculation)
+    if launch is not None:
+        _write_launch(question, launch, checkpoint, out, csv, json)
+        return
+    if checkpoint is not None or out is not None:
+        raise QuestionError("--checkpoint and --out are about launch files; give --launch too.")
     with ProgressReport("searching") as report, name_options(PostTrainingQuestion):
         document = post_training_document(find_asked_post_training(question, Context(tell=report)))
     if json:
@@ -125,9 +149,32 @@ def plan_reinforcement(
     elif csv:
         write_line(_curve_csv(document).rstrip("\n"))
     else:
-        _print_answer(question, document)
+        print_answer(question, document)
     if document["mode"] is None:
         raise typer.Exit(ExitCode.NOTHING)
+
+
+def _write_launch(
+    question: PostTrainingQuestion, launch: str, checkpoint: str | None, out: Path | None, csv: bool, json: bool
+) -> None:
+    """Print or write the launch file of a plan."""
+    from engine.cli.commands.post_training_launch import print_written_run
+    from engine.launch.post_training import run_framework_of
+    from engine.questions.bounds import Context
+    from engine.questions.post_training_launch import export_document, plan_with_framework, write_planned_run
+
+    if csv:
+        raise QuestionError("Give --csv or --launch, not both.")
+    framework = run_framework_of(launch).name
+    with ProgressReport("searching") as report, name_options(PostTrainingQuestion):
+        planned, document = plan_with_framework(question, framework, Context(tell=report))
+    row = document["best"][0]
+    made = write_planned_run(planned, row, framework, checkpoint=checkpoint)
+    export = export_document(question, planned, row, made)
+    if json:
+        write_line(as_json(export))
+    else:
+        print_written_run(export, made, out)
 
 
 def _curve_csv(document: dict[str, Any]) -> str:
@@ -138,7 +185,13 @@ def _curve_csv(document: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def _print_answer(asked: PostTrainingQuestion, document: dict[str, Any]) -> None:
+def print_answer(asked: PostTrainingQuestion, document: dict[str, Any]) -> None:
+    """Print a plan.
+
+    Args:
+        asked: the question.
+        document: the answer.
+    """
     write_line(
         f"{asked.method.upper()} of {document['model']} on {document['num_procs']:,} x {document['system']}: "
         f"{document['samples']:,} samples a step; modelled"

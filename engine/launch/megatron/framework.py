@@ -12,6 +12,7 @@ from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
     Framework,
+    LaunchError,
     LaunchFile,
     LaunchInputs,
     LaunchOrder,
@@ -34,7 +35,7 @@ from engine.launch.report import LIST_TITLES, Report
 from engine.launch.settings import is_hidden
 from engine.launch.yaml_files import read_yaml
 
-__all__ = ["MEGATRON", "environment_of"]
+__all__ = ["MEGATRON", "environment_of", "find_refusal"]
 
 NAME: Final = "megatron"
 TITLE: Final = "Megatron-LM"
@@ -118,6 +119,19 @@ def write_script(order: LaunchOrder) -> Written:
         flags,
         *(report.listed(which) for which in ("not_expressible", "not_modelled", "remarks")),
     )
+
+
+def find_refusal(order: LaunchOrder) -> str:
+    """Return the reason why Megatron-Core would not start an execution; empty without one.
+
+    Args:
+        order: execution and model to write.
+    """
+    try:
+        arguments = _arguments_of(command_line(groups_of(order, Report())), Report())
+    except LaunchError:
+        return ""  # a model that Megatron-LM's own programs lack
+    return check_arguments(arguments, order.nodes * order.gpus_per_node)
 
 
 def find_flags(text: str, name: str, recipe: str | None) -> FileContents | None:

@@ -17,7 +17,7 @@ from engine.launch.not_expressible import name_expert_load
 from engine.launch.precision import datatype_for
 from engine.launch.report import Report
 
-__all__ = ["Groups", "describe_refusal", "groups_of"]
+__all__ = ["Groups", "describe_refusal", "groups_of", "layout_groups_of"]
 
 Groups = dict[str, dict[str, Any]]
 """Arguments by destination, in groups."""
@@ -48,21 +48,33 @@ def groups_of(order: LaunchOrder, report: Report) -> Groups:
     """
     if not order.execution["training"]:
         raise LaunchError("The execution is a forward pass only (training is false); training frameworks train.")
+    model = _model_arguments(order, report)
+    layout = layout_groups_of(order, report)
+    batch = {
+        "micro_batch_size": order.execution["microbatch_size"],
+        "global_batch_size": order.execution["batch_size"],
+    }
+    groups: Groups = {"model": model, "parallelism": layout.pop("parallelism"), "batch": batch, **layout}
+    if "dsa_indexer_topk" in model and order.execution["context_par"] > 1:
+        groups["parallelism"]["cp_comm_type"] = ["allgather"]  # dsa.py takes no other
+    return groups
+
+
+def layout_groups_of(order: LaunchOrder, report: Report) -> Groups:
+    """Return the arguments of an execution without its model and batch, in groups; remarks go to the report.
+
+    Args:
+        order: what shall be written.
+        report: where what cannot be said is noted.
+    """
     groups: Groups = {
-        "model": _model_arguments(order, report),
         "parallelism": _parallel_flags(order, report),
-        "batch": {
-            "micro_batch_size": order.execution["microbatch_size"],
-            "global_batch_size": order.execution["batch_size"],
-        },
         "memory": _memory_flags(order, report),
         "precision": _precision_flags(order, report),
         "overlap": _overlap_flags(order, report),
         "software": _software_flags(order, report),
     }
     groups["parallelism"] |= _network_flags(order, report)
-    if "dsa_indexer_topk" in groups["model"] and order.execution["context_par"] > 1:
-        groups["parallelism"]["cp_comm_type"] = ["allgather"]  # dsa.py takes no other
     return groups
 
 

@@ -44,6 +44,8 @@ COMMANDS: Final = {
     "simulate_execution": "simulate execution",
     "simulate_distir": "simulate distir",
     "codesign": "codesign",
+    "export_post_training": "plan post-training",
+    "import_post_training": "import",
     "export_deployment": "export",
     "import_deployment": "import",
     "export_launch": "export",
@@ -67,6 +69,8 @@ READ_OTHERWISE: Final = {
     "simulate_execution": {"actions"},
     "simulate_distir": {"measurements"},  # --measured FILE
     "plan_post_training": {"rollout", "training", "speculation"},  # options of their own, such as --rollout-tp
+    "export_post_training": {"rollout", "training", "speculation"},
+    "import_post_training": {"text", "name", "files"},  # FILE, and the recipes that it starts from
     "import_launch": {"text", "name"},  # FILE
     "import_deployment": {"text", "name"},
     "compare_trace": {"text", "name"},  # FILE...

@@ -34,7 +34,6 @@ FOREIGN = {
     "Nanotron": "model: {model_config: {hidden_size: 64}}\nparallelism: {dp: 2, tp: 2}\ntokens: {steps: 4}\n",
     "GPT-NeoX": '{"pipe-parallel-size": 2, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}',
     "verl": "actor_rollout_ref:\n  model:\n    path: a\ntrainer:\n  nnodes: 2\n",
-    "NeMo-RL": "policy:\n  model_name: a\ngrpo:\n  num_prompts_per_step: 4\n",
 }
 
 
@@ -44,6 +43,19 @@ def test_configurations_of_other_programs_get_one_sentence(program: str) -> None
         launch.LaunchError, match=f"is a configuration of {program.partition(',')[0]}, which is not read"
     ):
         launch.read_text(FOREIGN[program], "train.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "policy:\n  model_name: a\ngrpo:\n  num_prompts_per_step: 4\n"),
+        ("a.sh", "python3 -m verl.trainer.main_ppo data.train_batch_size=8\n"),
+        ("a.sh", "python3 train.py --tensor-model-parallel-size 2 --num-layers 4 --rollout-batch-size 8\n"),
+    ],
+)
+def test_reinforcement_learning_is_not_read_as_training(name: str, text: str) -> None:
+    with pytest.raises(launch.LaunchError, match="open it on Post-train"):
+        launch.read_text(text, name)
 
 
 @pytest.mark.parametrize(
