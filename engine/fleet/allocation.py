@@ -119,7 +119,7 @@ class _FleetProgram(_Program):
         self.held: list[list[list[int]]] = []
         """Variables of each job by hour and size: 1 if it holds the size. Jobs that do not change have one hour."""
         self.started: list[list[list[int]]] = []
-        """Variables of each elastic job by hour and size: 1 if it holds the size, and did not the hour before."""
+        """Variables of each elastic job by hour and size: 1 if it holds the size, and restarted for it."""
         self.counts: list[list[list[int]]] = []
         """Variables of each service by choice and hour: the replicas."""
         self.used: list[list[dict[int, float]]] = [[{} for _ in range(problem.hours)] for _ in problem.pools]
@@ -146,8 +146,10 @@ class _FleetProgram(_Program):
             for time in times:
                 starts = [self.add_variable(1.0, is_whole=False) for _ in said.sizes]
                 self.started[number].append(starts)
-                for start, now, before in zip(starts, held[time], held[time - 1], strict=True):
-                    self.add_constraint([(start, 1.0), (now, -1.0), (before, 1.0)], least=0.0)
+                for place, (start, now) in enumerate(zip(starts, held[time], strict=True)):
+                    # It restarts if it holds the size, and held none before that changes into it.
+                    kept = [each for at, each in enumerate(held[time - 1]) if not said.restarts(place, at)]
+                    self.add_constraint([(start, 1.0), (now, -1.0), *((each, 1.0) for each in kept)], least=0.0)
         for hour in range(hours):
             for size, variable in zip(said.sizes, held[hour if said.is_elastic else 0], strict=True):
                 self._use(size.pool, hour, variable, size.gpus)
@@ -312,7 +314,7 @@ def _read_allocation(program: _FleetProgram, found: Any, goal: Floats) -> Alloca
     if problem.objective == "days":
         pace = 1.0 / value if value > 0 else 0.0
         most = pace + missing * largest_pace(problem)
-        bound = 1.0 / most if most > 0 else math.inf
+        bound = min(1.0 / most, value) if most > 0 else math.inf
     else:
         bound = value + missing if problem.objective == "progress" else value - missing
     return Allocation(problem, plain.sizes, replicas, value, bound)

@@ -33,7 +33,12 @@ def describe_allocation(allocation: Allocation) -> dict[str, Any]:
                 "is_elastic": job.is_elastic,
                 "restart_s": job.restart_s,
                 "curve": [
-                    {"pool": names[size.pool], "gpus": size.gpus, "tokens_per_s": size.tokens_per_s}
+                    {
+                        "pool": names[size.pool],
+                        "gpus": size.gpus,
+                        "tokens_per_s": size.tokens_per_s,
+                        "group": size.group,
+                    }
                     for size in job.sizes
                 ],
                 "hours": [None if at < 0 else int(at) for at in allocation.sizes[number]],

@@ -60,16 +60,18 @@ class JobSize:
     """Tokens of a second, failures included."""
     row: Any = None
     """Execution with that rate, if it is to be shown."""
+    group: int | None = None
+    """Sizes of one group change into each other without a restart: what trains stays, rollout replicas come and go."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetJob:
-    """A training job."""
+    """A job: training, fine-tuning or reinforcement learning."""
 
     name: str
     sizes: tuple[JobSize, ...]
     tokens: float | None = None
-    """Tokens to train; None if it goes on for ever."""
+    """Tokens to train, of reinforcement learning those of all samples; None if it goes on for ever."""
     deadline_days: float | None = None
     """Days within which it must be done; needs tokens."""
     weight: float = 1.0
@@ -77,7 +79,20 @@ class FleetJob:
     is_elastic: bool = False
     """True if it may change its size, or pause, every hour."""
     restart_s: float = 0.0
-    """Time without progress after each change of an elastic job [s]."""
+    """Time without progress after each change of an elastic job from one group of sizes to another [s]."""
+
+    def restarts(self, size: int, before: int) -> bool:
+        """Return whether an elastic job stands still when it changes its size.
+
+        Args:
+            size: position of its size in this hour.
+            before: position of that in the hour before, -1 where it paused.
+        """
+        if size == before:
+            return False
+        if before < 0 or self.sizes[size].group is None:
+            return True
+        return (self.sizes[before].pool, self.sizes[before].group) != (self.sizes[size].pool, self.sizes[size].group)
 
     @property
     def needed_rate(self) -> float:
@@ -161,7 +176,8 @@ class Allocation:
             size = int(held[hour])
             if size < 0:
                 continue
-            lost = said.restart_s / SECONDS_OF_HOUR if said.is_elastic and held[hour - 1] != size and hours > 1 else 0.0
+            is_lost = said.is_elastic and hours > 1 and said.restarts(size, int(held[hour - 1]))
+            lost = said.restart_s / SECONDS_OF_HOUR if is_lost else 0.0
             total += said.sizes[size].tokens_per_s * max(1.0 - lost, 0.0)
         return total / hours
 

@@ -32,7 +32,7 @@ def _walk_faults(document: Mapping[str, Any]) -> Iterator[str]:
                 continue
             size = job["curve"][at]
             used[size["pool"]][hour] += size["gpus"]
-            changed = job["is_elastic"] and hours > 1 and job["hours"][hour - 1] != at
+            changed = job["is_elastic"] and hours > 1 and _restarts(job["curve"], at, job["hours"][hour - 1])
             tokens += size["tokens_per_s"] * (3600.0 - (min(job["restart_s"], 3600.0) if changed else 0.0))
         if not job["is_elastic"] and len(set(job["hours"])) > 1:
             yield f"{job['name']} changes its size, which it cannot."
@@ -81,6 +81,13 @@ def _objective_value(document: Mapping[str, Any], used: Mapping[str, list[int]],
     able = [job for job in jobs if best[job["name"]] > 0]
     weights = sum(job["weight"] for job in able) or 1.0
     return float(sum(job["weight"] / weights * rates[job["name"]] / best[job["name"]] for job in able))
+
+
+def _restarts(curve: list[Mapping[str, Any]], at: int, before: int | None) -> bool:
+    if at == before or before is None:
+        return at != before
+    now, then = curve[at], curve[before]
+    return now["group"] is None or (now["pool"], now["group"]) != (then["pool"], then["group"])
 
 
 def _is_equal(one: float, other: float) -> bool:

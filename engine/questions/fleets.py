@@ -32,14 +32,30 @@ from engine.fleet import (
     find_faults,
     spare_nodes,
 )
-from engine.fleet.curves import choose_replica, curve_of_job
+from engine.fleet.curves import (
+    JobCurve,
+    ReinforcementSize,
+    choose_replica,
+    curve_of_job,
+    curve_of_reinforcement,
+    step_tokens,
+)
 from engine.fleet.documents import describe_allocation
 from engine.fleet.reasons import without_changes, without_growth
+from engine.post_training.search import PostTrainingGoal
 from engine.questions.bounds import Context
-from engine.questions.documents.fleet import FleetJobDocument, FleetPoolDocument, FleetQuestion, FleetServiceDocument
+from engine.questions.documents.fleet import (
+    OF_TRAINING,
+    FleetJobDocument,
+    FleetPoolDocument,
+    FleetQuestion,
+    FleetServiceDocument,
+)
+from engine.questions.documents.post_training import MODE_WORDS, PostTrainingQuestion
 from engine.questions.plain import plain
+from engine.questions.post_training import BASIS, post_training_goal
 from engine.questions.run_plans import find_execution
-from engine.questions.scenario_documents import found_model, found_system
+from engine.questions.scenario_documents import found_model, found_system, tuned_model
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
 from engine.serving import FIELDS, ServiceLoad, size_service
@@ -57,9 +73,14 @@ NOT_MODELLED: Final = (
     "Jobs hold 1, 2, 3, 4, 6, 8, 12, ... nodes, or sixteenths of a system's GPUs.",
     "Replicas start and stop on the hour, at once.",
     "A service has one deployment on each system, that with the highest load per GPU.",
-    "Reinforcement learning and chains of jobs are not planned.",
+    "Chains of jobs are not planned.",
 )
 """Parts that a plan of a fleet leaves out."""
+OF_REINFORCEMENT: Final = (
+    BASIS,
+    "Rollout replicas of an elastic job come and go on the hour without a restart; their failures are left out.",
+)
+"""Further sentences about a fleet with reinforcement learning."""
 UNITS: Final = {
     "usd": "USD",
     "usd_per_h": "USD/h",
@@ -103,6 +124,8 @@ class FleetSizeRow(Document):
     gpus: int
     tokens_per_s: float = Field(description="Failures, checkpoints and restarts included.")
     layout: str
+    group: int | None = Field(description="Sizes of one group change into each other without a restart.")
+    step_s: float | None = Field(description="Step of reinforcement learning, failures left out [s]; null otherwise.")
 
 
 class FleetJobRow(Document):
@@ -200,7 +223,7 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     hours = _count_hours(asked)
     pools = tuple(_read_pool(pool, system, asked) for pool, system in zip(asked.pools, systems, strict=True))
     titles: set[str] = set()
-    jobs = [_read_job(job, names, titles) for job in asked.jobs]
+    jobs = [_read_job(job, asked, names, titles) for job in asked.jobs]
     services = [_read_service(service, names, titles, hours) for service in asked.services]
     problem = FleetProblem(pools, tuple(jobs), tuple(services), hours, asked.objective)
     check_problem(problem)  # before the searches, which take a while
@@ -288,13 +311,43 @@ def _read_pool(pool: FleetPoolDocument, system: System, asked: FleetQuestion) ->
     return GpuPool(system.name, pool.num_procs, node, spares * node, math.nan if price is None else price)
 
 
-def _read_job(job: FleetJobDocument, pools: list[str], titles: set[str]) -> FleetJob:
+def _read_job(job: FleetJobDocument, asked: FleetQuestion, pools: list[str], titles: set[str]) -> FleetJob:
     """Return a job without its sizes."""
     name = _name_once(job.name or found_model(job.model).name, titles)
-    if job.deadline_days is not None and job.tokens is None:
-        raise QuestionError(f"{name} has a deadline, but no tokens to train; give `tokens`.")
     _check_systems(job.systems, pools, name)
-    return FleetJob(name, (), job.tokens, job.deadline_days, job.weight, job.elastic, job.restart_s)
+    tokens = job.tokens
+    if job.post_training is not None:
+        tokens = _read_reinforcement(job, asked, name)
+    elif job.max_batch_size is None:
+        raise QuestionError(f"{name} needs `max_batch_size`, or `post_training` for reinforcement learning.")
+    if job.deadline_days is not None and tokens is None:
+        raise QuestionError(f"{name} has a deadline, but no tokens to train; give `tokens`.")
+    return FleetJob(name, (), tokens, job.deadline_days, job.weight, job.elastic, job.restart_s)
+
+
+def _read_reinforcement(job: FleetJobDocument, asked: FleetQuestion, name: str) -> float:
+    """Return the tokens of all samples of all steps; refuse terms that contradict each other before any search."""
+    fields = FleetJobDocument.model_fields
+    for field in OF_TRAINING:
+        if getattr(job, field) != fields[field].get_default(call_default_factory=True):
+            raise QuestionError(f"{name} has `post_training`, which says all of its work; leave `{field}` out.")
+    goals = [
+        _ask_goal(job, pool)
+        for pool in asked.pools
+        if job.systems is None or found_system(pool.system).name in job.systems
+    ]
+    return _count_steps(job) * step_tokens(goals[0])
+
+
+def _ask_goal(job: FleetJobDocument, pool: FleetPoolDocument) -> PostTrainingGoal:
+    """Return the goal of reinforcement learning on all GPUs of a pool."""
+    assert job.post_training is not None
+    place = {"model": job.model, "system": pool.system, "num_procs": pool.num_procs}
+    return post_training_goal(PostTrainingQuestion.model_validate({**dict(job.post_training), **place}))
+
+
+def _count_steps(job: FleetJobDocument) -> int:
+    return int(dict(job.post_training or ())["steps"])
 
 
 def _read_service(service: FleetServiceDocument, pools: list[str], titles: set[str], hours: int) -> FleetService:
@@ -327,15 +380,26 @@ def _curve(
     asked: FleetQuestion,
     context: Context,
     tell: Callable[[float, str], None],
-) -> Any:
-    model = found_model(job.model)
+) -> JobCurve:
+    free = pool.gpus - pool.spares
+    inputs = RunInputs.of(system, mtbf_h=asked.mtbf_h)
+    model = tuned_model(job)
+
+    def tell_size(share: float, doing: str) -> None:
+        tell(share, f"{model.name} on {system.name}, {doing}")
+
+    if job.post_training is not None:
+        goal = _ask_goal(job, asked.pools[number])
+        inputs = replace(inputs, tokens=_count_steps(job) * step_tokens(goal))
+        return curve_of_reinforcement(number, free, goal, inputs, job.elastic, tell_size, context.stops)
+    most = job.max_batch_size or 0
 
     def scenario_at(num_procs: int) -> Scenario:
         return Scenario.of(
             model,
             system,
             num_procs=num_procs,
-            max_batch_size=job.max_batch_size,
+            max_batch_size=most,
             datatype=job.datatype,
             limits=job.limits,
             cost_model=asked.cost_model,
@@ -344,12 +408,8 @@ def _curve(
     def search(scenario: Scenario) -> Mapping[str, Any] | None:
         return find_execution(asked, context.bounds.searchable(scenario))
 
-    inputs = replace(RunInputs.of(system, mtbf_h=asked.mtbf_h), tokens=job.tokens or DEFAULT_TOKENS)
-
-    def tell_size(share: float, doing: str) -> None:
-        tell(share, f"{model.name} on {system.name}, {doing}")
-
-    return curve_of_job(number, pool.gpus - pool.spares, scenario_at, search, inputs, tell_size, context.stops)
+    inputs = replace(inputs, tokens=job.tokens or DEFAULT_TOKENS)
+    return curve_of_job(number, free, scenario_at, search, inputs, tell_size, context.stops)
 
 
 def _choose_replica(
@@ -404,10 +464,12 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
     problem = found.allocation.problem
     for row, job in zip(document["jobs"], problem.jobs, strict=True):
         for size_row, size in zip(row["curve"], job.sizes, strict=True):
-            size_row["layout"] = execution_name(size.row)
+            size_row["layout"] = _layout_words(size)
+            size_row["step_s"] = size.row.step_s if isinstance(size.row, ReinforcementSize) else None
     for row, service in zip(document["services"], problem.services, strict=True):
         for choice_row, choice in zip(row["choices"], service.choices, strict=True):
             choice_row["deployment"] = {column.name: plain(choice.row[column.name]) for column in FIELDS}
+    rests_on = OF_REINFORCEMENT if any(_is_reinforcement(job) for job in problem.jobs) else ()
     return {
         **document,
         "objective_words": OBJECTIVES[problem.objective],
@@ -420,9 +482,21 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
         ],
         "refused": dict(found.refused),
         "faults": faults,
-        "not_modelled": list(NOT_MODELLED),
+        "not_modelled": [*rests_on, *NOT_MODELLED],
         "units": UNITS,
     }
+
+
+def _is_reinforcement(job: FleetJob) -> bool:
+    return any(isinstance(size.row, ReinforcementSize) for size in job.sizes)
+
+
+def _layout_words(size: JobSize) -> str:
+    row = size.row
+    if not isinstance(row, ReinforcementSize):
+        return execution_name(row)
+    pools = "" if row.mode == "colocated" else f" {row.gpus_train:,} train + {row.gpus_rollout:,} generate"
+    return f"{MODE_WORDS[row.mode]}{pools}, {execution_name(row.execution)}"
 
 
 def _answer_fleet(asked: FleetQuestion, context: Context) -> dict[str, Any]:

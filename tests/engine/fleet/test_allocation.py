@@ -43,7 +43,7 @@ def random_problem(seed: int, objective: Objective) -> FleetProblem:
     for number in range(2):
         speed = draw.uniform(50, 150, 2)
         sizes = tuple(
-            JobSize(pool, 8 * nodes, float(speed[pool] * (8 * nodes) ** draw.uniform(0.7, 1.0)))
+            JobSize(pool, 8 * nodes, float(speed[pool] * (8 * nodes) ** draw.uniform(0.7, 1.0)), group=number or None)
             for pool in range(2)
             for nodes in (1, 2)
         )
@@ -82,7 +82,15 @@ def all_allocations(problem: FleetProblem) -> Iterator[tuple[float, float]]:
             for hour in hours:
                 if (at := sequence[hour]) >= 0:
                     used[job.sizes[at].pool][hour] += job.sizes[at].gpus
-                    lost = job.restart_s if job.is_elastic and sequence[hour - 1] != at else 0.0
+                    before = sequence[hour - 1]
+                    is_kept = before == at or (
+                        # The rollout alone grows or shrinks where sizes on one pool are of one group.
+                        before >= 0
+                        and job.sizes[at].group is not None
+                        and job.sizes[at].group == job.sizes[before].group
+                        and job.sizes[at].pool == job.sizes[before].pool
+                    )
+                    lost = job.restart_s if job.is_elastic and not is_kept else 0.0
                     tokens += job.sizes[at].tokens_per_s * (3600.0 - lost)
             rates.append(tokens / (3600.0 * problem.hours))
         free = [[pool.gpus - pool.spares - used[at][hour] for hour in hours] for at, pool in enumerate(problem.pools)]

@@ -80,6 +80,31 @@ def test_the_command_says_the_same(tmp_path: Path) -> None:
     assert "LATE" in run.stdout
 
 
+def test_reinforcement_learning_and_adapters_have_the_figures_of_their_questions() -> None:
+    terms = {"prompts": 16, "group": 8, "response": {"mean": 500, "cap": 2000}, "training": {"limits": LIMITS}}
+    jobs = [
+        {"model": MODEL, "name": "GRPO", "elastic": True, "post_training": {**terms, "steps": 1000}},
+        {**JOB, "name": "LoRA", "tokens": 1e9, "adapter_rank": 16},
+    ]
+    found = answer("plan_fleet", {"pools": [{**POOL, "num_procs": 16}], "jobs": jobs, "objective": "days"})
+    Draft202012Validator(VERBS["plan_fleet"].answer_schema()).validate(json.loads(json.dumps(found)))
+    assert found["faults"] == []
+    grpo, lora = found["jobs"]
+    tokens_of_step = 16 * 8 * (128 + 500)
+    assert grpo["tokens"] == pytest.approx(1000 * tokens_of_step)
+    for gpus in (8, 16):
+        asked = {**terms, "model": MODEL, "system": SYSTEM, "num_procs": gpus}
+        best = answer("plan_post_training", asked)["best"][0]["step_s"]["value"]
+        size = max((each for each in grpo["curve"] if each["gpus"] == gpus), key=lambda each: each["tokens_per_s"])
+        assert size["step_s"] == pytest.approx(best)
+        assert 0.9 < size["tokens_per_s"] * best / tokens_of_step <= 1.0  # failures take the rest
+    size = lora["curve"][lora["hours"][0]]
+    scenario = {"model": MODEL, "system": SYSTEM, "num_procs": size["gpus"], "max_batch_size": 256}
+    scenario |= {"datatype": "bfloat16", "limits": LIMITS, "adapter_rank": 16}
+    rate = answer("recommend", {"scenario": scenario})["recommended"]["sample_rate"]
+    assert 0.9 < size["tokens_per_s"] / (rate * 8192) <= 1.0
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -94,6 +119,9 @@ def test_the_command_says_the_same(tmp_path: Path) -> None:
         ({"jobs": [], "services": []}, "give jobs or services"),
         ({"jobs": [], "objective": "days"}, "needs a job with tokens"),
         ({"jobs": [{**JOB, "gpus": 3}]}, "gpus"),
+        ({"jobs": [{"model": MODEL}]}, "needs `max_batch_size`"),
+        ({"jobs": [{**JOB, "post_training": {"prompts": 8, "response": {"mean": 9, "cap": 99}}}]}, "leave `max_batch"),
+        ({"jobs": [{"model": MODEL, "post_training": {"prompts": 8, "response": {"mean": 99, "cap": 9}}}]}, "mean"),
     ],
 )
 def test_a_fleet_that_cannot_be_is_refused_in_a_sentence(change: dict[str, Any], words: str) -> None:
