@@ -206,7 +206,8 @@ class _FleetProgram(_Program):
         goal = getattr(self, f"_{self.problem.objective}_goal")()
         goal = np.concatenate([goal, np.zeros(len(self.lower) - len(goal))])
         capacity = sum(pool.gpus for pool in self.problem.pools) * self.problem.hours
-        scale = self._scale()
+        # Without jobs the fewest GPU-hours are all that is left to make best.
+        scale = self._scale() if goal.any() else 1.0 / THRIFT
         for pool in self.used:
             for hour in pool:
                 for variable, gpus in hour.items():
@@ -234,7 +235,7 @@ class _FleetProgram(_Program):
         pace = self.add_variable(1.0, is_whole=False)
         for number, job in enumerate(self.problem.jobs):
             if job.tokens is not None and job.best_rate > 0:
-                need = job.tokens / SECONDS_OF_DAY * scale
+                need = job.tokens * job.chain_factor / SECONDS_OF_DAY * scale
                 terms = {at: factor / need for at, factor in self.rate_terms(number).items()}
                 self.add_constraint([*terms.items(), (pace, -1.0)], least=0.0)
         goal = np.zeros(len(self.lower))
@@ -327,7 +328,9 @@ def largest_pace(problem: FleetProblem) -> float:
         problem: with a job that has tokens and runs.
     """
     able = [job for job in problem.jobs if job.tokens is not None and job.best_rate > 0]
-    return min((job.best_rate * SECONDS_OF_DAY / float(job.tokens or 1.0) for job in able), default=1.0)
+    return min(
+        (job.best_rate * SECONDS_OF_DAY / float(job.tokens or 1.0) / job.chain_factor for job in able), default=1.0
+    )
 
 
 def measure_objective(allocation: Allocation) -> float:
@@ -340,7 +343,11 @@ def measure_objective(allocation: Allocation) -> float:
     if problem.objective == "usd":
         return allocation.usd
     if problem.objective == "days":
-        return max(allocation.days(number) for number, job in enumerate(problem.jobs) if job.tokens is not None)
+        return max(
+            allocation.days(number) * job.chain_factor
+            for number, job in enumerate(problem.jobs)
+            if job.tokens is not None
+        )
     able = [(number, job) for number, job in enumerate(problem.jobs) if job.best_rate > 0]
     weights = sum(job.weight for _, job in able) or 1.0
     return sum(job.weight / weights * allocation.rate(number) / job.best_rate for number, job in able)

@@ -116,7 +116,7 @@ def curve_of_reinforcement(
         pool: position of the pool.
         gpus: of the pool that may be used.
         goal: of the search, on any number of GPUs.
-        inputs: of the run; its tokens are those of all samples.
+        inputs: of the run, with the tokens of all samples.
         is_elastic: whether the job may change its size.
         tell: called with the share that is done and the current step.
         cancel: returns whether to stop.

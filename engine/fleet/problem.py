@@ -61,7 +61,7 @@ class JobSize:
     row: Any = None
     """Execution with that rate, if it is to be shown."""
     group: int | None = None
-    """Sizes of one group change into each other without a restart: what trains stays, rollout replicas come and go."""
+    """Sizes of one group change into each other without a restart: the training side stays, the rollout changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class FleetJob:
     name: str
     sizes: tuple[JobSize, ...]
     tokens: float | None = None
-    """Tokens to train, of reinforcement learning those of all samples; None if it goes on for ever."""
+    """Tokens to train, or of all samples of reinforcement learning; None if it goes on for ever."""
     deadline_days: float | None = None
     """Days within which it must be done; needs tokens."""
     weight: float = 1.0
@@ -80,6 +80,11 @@ class FleetJob:
     """True if it may change its size, or pause, every hour."""
     restart_s: float = 0.0
     """Time without progress after each change of an elastic job from one group of sizes to another [s]."""
+
+    after: str | None = None
+    """Name of the job that must end before it starts."""
+    chain_factor: float = 1.0
+    """Least days from its start to the end of all that waits for it, over its own; the earliest end counts these."""
 
     def restarts(self, size: int, before: int) -> bool:
         """Return whether an elastic job stands still when it changes its size.
@@ -128,6 +133,8 @@ class FleetService:
     choices: tuple[ReplicaChoice, ...]
     demand: Floats
     """Requests per second of each hour; as many hours as the fleet has [1/s]."""
+    after: str | None = None
+    """Name of the job that must end before it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,16 @@ class FleetProblem:
     services: tuple[FleetService, ...]
     hours: int = 24
     objective: Objective = "progress"
+
+    @property
+    def has_chain(self) -> bool:
+        """True if a job or service waits for a job."""
+        return any(each.after is not None for each in self.holders)
+
+    @property
+    def holders(self) -> list[FleetJob | FleetService]:
+        """All jobs, then all services."""
+        return [*self.jobs, *self.services]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.fleet import (
     OBJECTIVES,
     Allocation,
+    ChainPlan,
     FleetChange,
     FleetError,
     FleetJob,
@@ -26,10 +27,11 @@ from engine.fleet import (
     GpuPool,
     JobSize,
     ReplicaChoice,
-    allocate,
+    check_chain,
     check_problem,
     explain_allocation,
     find_faults,
+    plan_allocation,
     spare_nodes,
 )
 from engine.fleet.curves import (
@@ -40,7 +42,7 @@ from engine.fleet.curves import (
     curve_of_reinforcement,
     step_tokens,
 )
-from engine.fleet.documents import describe_allocation
+from engine.fleet.documents import describe_fleet_plan, describe_proof, list_missed
 from engine.fleet.reasons import without_changes, without_growth
 from engine.post_training.search import PostTrainingGoal
 from engine.questions.bounds import Context
@@ -73,7 +75,6 @@ NOT_MODELLED: Final = (
     "Jobs hold 1, 2, 3, 4, 6, 8, 12, ... nodes, or sixteenths of a system's GPUs.",
     "Replicas start and stop on the hour, at once.",
     "A service has one deployment on each system, that with the highest load per GPU.",
-    "Chains of jobs are not planned.",
 )
 """Parts that a plan of a fleet leaves out."""
 OF_REINFORCEMENT: Final = (
@@ -90,6 +91,8 @@ UNITS: Final = {
     "days": "days",
     "deadline_days": "days",
     "restart_s": "s",
+    "start_days": "days",
+    "end_days": "days",
 }
 """Units of the figures of a plan."""
 SEARCH_SHARE: Final = 0.7
@@ -97,11 +100,11 @@ SEARCH_SHARE: Final = 0.7
 
 
 class FleetPlan(NamedTuple):
-    """Plan of a fleet: the best allocation, baselines by name, changes with their gains, and why a job
+    """Plan of a fleet: the best allocation or its stages, baselines by name, changes with their gains, and why a job
     or service does not run on a pool."""
 
-    allocation: Allocation
-    baselines: Mapping[str, Allocation]
+    allocation: Allocation | ChainPlan
+    baselines: Mapping[str, Allocation | ChainPlan]
     changes: list[FleetChange]
     refused: Mapping[str, str]
 
@@ -137,6 +140,10 @@ class FleetJobRow(Document):
     weight: float
     is_elastic: bool
     restart_s: float
+    after: str | None
+    chain_factor: float = Field(
+        description="Least days from its start to the end of all that waits for it, over its own."
+    )
     curve: list[FleetSizeRow] = Field(description="Sizes at which it runs, by pool.")
     hours: list[int | None] = Field(description="Position of its size in `curve` by hour; null where it pauses.")
     tokens_per_s: float = Field(description="Mean of all hours.")
@@ -157,6 +164,7 @@ class FleetServiceRow(Document):
     """A service in the plan."""
 
     name: str
+    after: str | None
     demand: list[float] = Field(description="Requests per second by hour, headroom included.")
     choices: list[FleetChoiceRow]
     replicas: list[list[int]] = Field(description="Replicas by choice and hour.")
@@ -180,6 +188,38 @@ class FleetBaselineRow(Document):
     holds: bool
 
 
+class FleetStageRow(Document):
+    """Hours that repeat until a job ends, as a plan of their own. Tokens are left ones; deadlines are in days of the
+    stage, without the time that later jobs need."""
+
+    start_days: float
+    days: float | None = Field(description="Length; null for the last one, which goes on.")
+    ended: list[str] = Field(description="Jobs that end with it.")
+    objective: str
+    hours: int
+    value: float | None
+    bound: float | None
+    gap: float
+    holds: bool
+    usd: float | None
+    pools: list[FleetPoolRow]
+    jobs: list[FleetJobRow]
+    services: list[FleetServiceRow]
+
+
+class ChainTimeRow(Document):
+    """Start and end of a job or service."""
+
+    name: str
+    after: str | None
+    is_service: bool
+    tokens: float | None
+    start_days: float | None = Field(description="Null if it never starts.")
+    end_days: float | None = Field(description="Null if it never ends.")
+    deadline_days: float | None
+    is_late: bool
+
+
 class FleetAnswer(Document):
     """Plan of a fleet: GPUs of every job and service in every hour."""
 
@@ -191,7 +231,15 @@ class FleetAnswer(Document):
         "of all hours. Null if a job makes no progress."
     )
     bound: float | None = Field(description="No plan is better than this.")
-    gap: float = Field(description="Share by which a better plan may exist; 0 if this one is proven best.")
+    gap: float | None = Field(
+        description="Share by which a better plan may exist; 0 if this one is proven best; null if no bound is known."
+    )
+    proof: str = Field(description="What is proven, in words.")
+    missed: list[str] = Field(description="A sentence about each missed deadline, with what would hold.")
+    stages: list[FleetStageRow] = Field(
+        description="Where jobs wait for others: `pools`, `jobs` and `services` are from the first; else empty."
+    )
+    chain: list[ChainTimeRow] = Field(description="Start and end of each job and service; empty without stages.")
     holds: bool = Field(description="Whether all demand is served and no job is late.")
     usd: float | None = Field(description="Cost of the GPUs in use over all hours; null without a price.")
     pools: list[FleetPoolRow]
@@ -227,6 +275,7 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     services = [_read_service(service, names, titles, hours) for service in asked.services]
     problem = FleetProblem(pools, tuple(jobs), tuple(services), hours, asked.objective)
     check_problem(problem)  # before the searches, which take a while
+    check_chain(problem)
     refused: dict[str, str] = {}
     steps = len(pools) * (len(jobs) + len(services))
     done = 0
@@ -270,9 +319,9 @@ def find_fleet_plan(asked: FleetQuestion, *, context: Context | None = None) -> 
     try:
         problem, refused = read_fleet(asked, context)
         context.tell(SEARCH_SHARE, "allocation")
-        found = allocate(problem, asked.longest_s)
+        found = plan_allocation(problem, asked.longest_s)
         baselines = {
-            words: allocate(simpler, asked.longest_s)
+            words: plan_allocation(simpler, asked.longest_s)
             for words, simpler in (
                 ("Jobs keep one size all day", without_changes(problem)),
                 ("Services keep the replicas of their peak, too", without_growth(problem)),
@@ -322,7 +371,7 @@ def _read_job(job: FleetJobDocument, asked: FleetQuestion, pools: list[str], tit
         raise QuestionError(f"{name} needs `max_batch_size`, or `post_training` for reinforcement learning.")
     if job.deadline_days is not None and tokens is None:
         raise QuestionError(f"{name} has a deadline, but no tokens to train; give `tokens`.")
-    return FleetJob(name, (), tokens, job.deadline_days, job.weight, job.elastic, job.restart_s)
+    return FleetJob(name, (), tokens, job.deadline_days, job.weight, job.elastic, job.restart_s, job.after)
 
 
 def _read_reinforcement(job: FleetJobDocument, asked: FleetQuestion, name: str) -> float:
@@ -354,7 +403,7 @@ def _read_service(service: FleetServiceDocument, pools: list[str], titles: set[s
     """Return a service without its deployments."""
     name = _name_once(service.name or found_model(service.model).name, titles)
     _check_systems(service.systems, pools, name)
-    return FleetService(name, (), _demand(service, hours) * (1.0 + service.headroom))
+    return FleetService(name, (), _demand(service, hours) * (1.0 + service.headroom), service.after)
 
 
 def _check_systems(wanted: list[str] | None, pools: list[str], title: str) -> None:
@@ -459,16 +508,15 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
     Args:
         found: the plan.
     """
-    document = describe_allocation(found.allocation)
+    plan = found.allocation
+    document = describe_fleet_plan(plan)
     faults = find_faults(document)
-    problem = found.allocation.problem
-    for row, job in zip(document["jobs"], problem.jobs, strict=True):
-        for size_row, size in zip(row["curve"], job.sizes, strict=True):
-            size_row["layout"] = _layout_words(size)
-            size_row["step_s"] = size.row.step_s if isinstance(size.row, ReinforcementSize) else None
-    for row, service in zip(document["services"], problem.services, strict=True):
-        for choice_row, choice in zip(row["choices"], service.choices, strict=True):
-            choice_row["deployment"] = {column.name: plain(choice.row[column.name]) for column in FIELDS}
+    problem = plan.problem
+    if isinstance(plan, ChainPlan):
+        for stage_row, stage in zip(document["stages"], plan.stages, strict=True):
+            _add_rows(stage_row, stage.allocation.problem)  # the first one's rows are those of the document
+    else:
+        _add_rows(document, problem)
     rests_on = OF_REINFORCEMENT if any(_is_reinforcement(job) for job in problem.jobs) else ()
     return {
         **document,
@@ -480,11 +528,24 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
             {"words": each.words, "value": plain(each.value), "gain": plain(each.gain), "holds": each.holds}
             for each in found.changes
         ],
+        "proof": describe_proof(document),
+        "missed": list_missed(plan),
         "refused": dict(found.refused),
         "faults": faults,
         "not_modelled": [*rests_on, *NOT_MODELLED],
         "units": UNITS,
     }
+
+
+def _add_rows(document: Mapping[str, Any], problem: FleetProblem) -> None:
+    """Add executions and deployments to the curves and choices of a document."""
+    for row, job in zip(document["jobs"], problem.jobs, strict=True):
+        for size_row, size in zip(row["curve"], job.sizes, strict=True):
+            size_row["layout"] = _layout_words(size)
+            size_row["step_s"] = size.row.step_s if isinstance(size.row, ReinforcementSize) else None
+    for row, service in zip(document["services"], problem.services, strict=True):
+        for choice_row, choice in zip(row["choices"], service.choices, strict=True):
+            choice_row["deployment"] = {column.name: plain(choice.row[column.name]) for column in FIELDS}
 
 
 def _is_reinforcement(job: FleetJob) -> bool:

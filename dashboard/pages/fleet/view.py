@@ -153,6 +153,9 @@ def _use_text(text: str) -> None:
 
 def _draw_plan(view: FleetView, plan: dict[str, Any]) -> None:
     st.html(markup.figure_strip(_tiles(plan), _basis(plan)))
+    st.caption(literal(plan["proof"]))
+    for missed in plan["missed"]:
+        st.warning(literal(missed), icon=":material/schedule:")
     for name, reason in plan["refused"].items():
         st.caption(f"**{literal(name)}**: {literal(reason)}")
     holders = list_holders(plan)
@@ -186,7 +189,7 @@ def _draw_plan(view: FleetView, plan: dict[str, Any]) -> None:
 
 def _tiles(plan: dict[str, Any]) -> list[markup.Tile]:
     value = plan["value"]
-    proven = "proven best" if not plan["gap"] else f"at most {percent(plan['gap'])} from the best"
+    proven = _proof_words(plan)
     labels = {
         "progress": ("Progress", "" if value is None else f"of the jobs alone on the fleet; {proven}"),
         "days": ("Last job done", proven),
@@ -209,6 +212,12 @@ def _tiles(plan: dict[str, Any]) -> list[markup.Tile]:
     if late:
         tiles.append(markup.Tile("Late", f"{len(late):,}", ", ".join(late)))
     return tiles
+
+
+def _proof_words(plan: dict[str, Any]) -> str:
+    if plan["gap"] is None:
+        return "each stage proven best"
+    return "proven best" if not plan["gap"] else f"at most {percent(plan['gap'])} from the best"
 
 
 def _basis(plan: dict[str, Any]) -> str:

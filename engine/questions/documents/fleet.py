@@ -108,14 +108,16 @@ class FleetJobDocument(Document):
     post_training: FleetPostTraining | None = Field(
         default=None,
         description="Reinforcement learning: its terms, as `plan_post_training` has them, without GPUs and split. Its "
-        "tokens are those of all samples of all steps.",
+        "tokens are the samples' of all steps.",
     )
     tokens: Annotated[float, Number(1, 1e18)] | None = Field(
         default=None, description="Tokens to train; null for a job that goes on."
     )
     deadline_days: Annotated[float, Number(1e-3, 36_500)] | None = Field(
-        default=None, description="Days within which it must be done; needs tokens."
+        default=None,
+        description="Days within which it must be done, counted from now, jobs before it included; needs tokens.",
     )
+    after: Name | None = Field(default=None, description="Name of the job that must end before it starts.")
     weight: Annotated[float, Number(0, 1e6)] = Field(
         default=1.0, description="Worth of its progress beside other jobs'."
     )
@@ -159,6 +161,7 @@ class FleetServiceDocument(Document):
     peak_hour: Annotated[float, Number(0, 24)] = Field(
         default=14.0, description="Hour of the highest demand, with `peak_rate`."
     )
+    after: Name | None = Field(default=None, description="Name of the job that must end before it starts.")
     headroom: Annotated[float, Number(0, 10)] = Field(
         default=0.1, description="Share of the demand for which replicas are ready beyond it."
     )
