@@ -182,14 +182,31 @@ class _FleetProgram(_Program):
             for hour, variable in enumerate(counts[-1]):
                 self._use(choice.pool, hour, variable, choice.gpus)
         self.counts.append(counts)
+        lost = said.startup_s / SECONDS_OF_HOUR
+        started = [
+            [self._add_starts(hours[hour], hours[hour - 1]) for hour in range(self.problem.hours)]
+            for hours in counts
+            if lost and self.problem.hours > 1
+        ]
         total = float(said.demand.sum())
         for hour, demand in enumerate(said.demand):
             if demand <= 0:
                 continue
             unserved = self.add_variable(1.0, is_whole=False)
             self.shortfall[unserved] = float(demand) / total
-            served = ((counts[at][hour], each.capacity / demand) for at, each in enumerate(said.choices))
-            self.add_constraint([*served, (unserved, 1.0)], least=1.0)
+            served = [(counts[at][hour], each.capacity / demand) for at, each in enumerate(said.choices)]
+            # A replica that starts in the hour serves the rest of it.
+            missing = [
+                (starts[hour], -each.capacity / demand * lost)
+                for starts, each in zip(started, said.choices[: len(started)], strict=True)
+            ]
+            self.add_constraint([*served, *missing, (unserved, 1.0)], least=1.0)
+
+    def _add_starts(self, now: int, before: int) -> int:
+        """Add the replicas that start between two hours; return the variable."""
+        starts = self.add_variable(math.inf, is_whole=False)
+        self.add_constraint([(starts, 1.0), (now, -1.0), (before, 1.0)], least=0.0)
+        return starts
 
     def _use(self, pool: int, hour: int, variable: int, gpus: int) -> None:
         self.used[pool][hour][variable] = self.used[pool][hour].get(variable, 0.0) + gpus

@@ -161,6 +161,7 @@ def describe_allocation(allocation: Allocation) -> dict[str, Any]:
             {
                 "name": service.name,
                 "after": service.after,
+                "startup_s": service.startup_s,
                 "demand": [float(each) for each in service.demand],
                 "choices": [
                     {"pool": names[each.pool], "gpus": each.gpus, "capacity": each.capacity} for each in service.choices

@@ -135,6 +135,8 @@ class FleetService:
     """Requests per second of each hour; as many hours as the fleet has [1/s]."""
     after: str | None = None
     """Name of the job that must end before it starts."""
+    startup_s: float = 0.0
+    """Time from the start of a replica, on the hour, until it serves [s]; at most an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,8 @@ class Allocation:
         said = self.problem.services[service]
         capacity = np.zeros(self.problem.hours)
         for choice, count in zip(said.choices, self.replicas[service], strict=True):
-            capacity += choice.capacity * count
+            started = np.maximum(count - np.roll(count, 1), 0)
+            capacity += choice.capacity * (count - started * said.startup_s / SECONDS_OF_HOUR)
         short = said.demand - capacity
         return np.where(short > 1e-9 * np.maximum(said.demand, 1e-30), short, 0.0)
 

@@ -122,7 +122,8 @@ def _walk_faults(document: Mapping[str, Any]) -> Iterator[str]:
         for hour, demand in enumerate(service["demand"]):
             served = 0.0
             for choice, counts in zip(service["choices"], service["replicas"], strict=True):
-                served += choice["capacity"] * counts[hour]
+                started = max(counts[hour] - counts[hour - 1], 0) * service["startup_s"] / 3600.0
+                served += choice["capacity"] * (counts[hour] - started)
                 used[choice["pool"]][hour] += choice["gpus"] * counts[hour]
             missing = max(demand - served, 0.0)
             short = short or missing > TOLERANCE * demand

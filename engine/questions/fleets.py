@@ -73,7 +73,7 @@ DEFAULT_TOKENS: Final = 1e12
 """Tokens of a job that goes on, for the share of its time that failures take."""
 NOT_MODELLED: Final = (
     "Jobs hold 1, 2, 3, 4, 6, 8, 12, ... nodes, or sixteenths of a system's GPUs.",
-    "Replicas start and stop on the hour, at once.",
+    "Replicas start and stop on the hour; they serve after `startup_s`, by default at once.",
     "A service has one deployment on each system, that with the highest load per GPU.",
 )
 """Parts that a plan of a fleet leaves out."""
@@ -91,6 +91,7 @@ UNITS: Final = {
     "days": "days",
     "deadline_days": "days",
     "restart_s": "s",
+    "startup_s": "s",
     "start_days": "days",
     "end_days": "days",
 }
@@ -165,6 +166,7 @@ class FleetServiceRow(Document):
 
     name: str
     after: str | None
+    startup_s: float
     demand: list[float] = Field(description="Requests per second by hour, headroom included.")
     choices: list[FleetChoiceRow]
     replicas: list[list[int]] = Field(description="Replicas by choice and hour.")
@@ -403,7 +405,8 @@ def _read_service(service: FleetServiceDocument, pools: list[str], titles: set[s
     """Return a service without its deployments."""
     name = _name_once(service.name or found_model(service.model).name, titles)
     _check_systems(service.systems, pools, name)
-    return FleetService(name, (), _demand(service, hours) * (1.0 + service.headroom), service.after)
+    demand = _demand(service, hours) * (1.0 + service.headroom)
+    return FleetService(name, (), demand, service.after, service.startup_s)
 
 
 def _check_systems(wanted: list[str] | None, pools: list[str], title: str) -> None:

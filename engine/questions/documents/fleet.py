@@ -162,6 +162,11 @@ class FleetServiceDocument(Document):
         default=14.0, description="Hour of the highest demand, with `peak_rate`."
     )
     after: Name | None = Field(default=None, description="Name of the job that must end before it starts.")
+    startup_s: Annotated[float, Number(0, 3_600)] = Field(
+        default=0.0,
+        description="Time from the start of a replica, on the hour, until it serves [s]; a replica that grows with "
+        "the demand then starts an hour early, or serves the rest of its first hour.",
+    )
     headroom: Annotated[float, Number(0, 10)] = Field(
         default=0.1, description="Share of the demand for which replicas are ready beyond it."
     )
