@@ -11,7 +11,15 @@ import pandas as pd
 from engine.fleet.chain import ChainPlan, ChainTime
 from engine.fleet.problem import SECONDS_OF_DAY, Allocation
 
-__all__ = ["describe_allocation", "describe_fleet_plan", "describe_proof", "list_holders", "list_hours", "list_missed"]
+__all__ = [
+    "describe_allocation",
+    "describe_fleet_plan",
+    "describe_proof",
+    "list_ends",
+    "list_holders",
+    "list_hours",
+    "list_missed",
+]
 
 
 def describe_fleet_plan(plan: Allocation | ChainPlan) -> dict[str, Any]:
@@ -76,6 +84,34 @@ def describe_proof(document: Mapping[str, Any]) -> str:
     if not gap:
         return "Proven: no plan ends earlier."
     return f"{turn} No plan ends before day {bound:,.4g}."
+
+
+def list_ends(plan: Allocation | ChainPlan) -> list[dict[str, Any]]:
+    """Return speed and day of the end of each job.
+
+    Args:
+        plan: of a fleet.
+    """
+    if isinstance(plan, ChainPlan):
+        return [
+            {
+                "name": each.name,
+                "tokens_per_s": None,
+                "days": _number_or_none(each.end_days),
+                "is_late": each.is_late,
+            }
+            for each in plan.times
+            if not each.is_service
+        ]
+    return [
+        {
+            "name": job.name,
+            "tokens_per_s": plan.rate(number),
+            "days": _number_or_none(plan.days(number)),
+            "is_late": number in plan.late,
+        }
+        for number, job in enumerate(plan.problem.jobs)
+    ]
 
 
 def list_missed(plan: Allocation | ChainPlan) -> list[str]:

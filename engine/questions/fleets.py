@@ -42,7 +42,8 @@ from engine.fleet.curves import (
     curve_of_reinforcement,
     step_tokens,
 )
-from engine.fleet.documents import describe_fleet_plan, describe_proof, list_missed
+from engine.fleet.demand import DAY_HOURS, WEEK_HOURS, hourly_peaks
+from engine.fleet.documents import describe_fleet_plan, describe_proof, list_ends, list_missed
 from engine.fleet.reasons import without_changes, without_growth
 from engine.post_training.search import PostTrainingGoal
 from engine.questions.bounds import Context
@@ -65,15 +66,13 @@ from engine.serving.days import shape_demand
 from hardware import System
 from models.documents import did_you_mean, shown
 
-__all__ = ["PLAN_FLEET", "FleetPlan", "find_fleet_plan", "fleet_document", "read_fleet"]
+__all__ = ["PLAN_FLEET", "FleetPlan", "demand_hours", "find_fleet_plan", "fleet_document", "read_fleet"]
 
-DAY_HOURS: Final = 24
-WEEK_HOURS: Final = 168
 DEFAULT_TOKENS: Final = 1e12
 """Tokens of a job that goes on, for the share of its time that failures take."""
 NOT_MODELLED: Final = (
     "Jobs hold 1, 2, 3, 4, 6, 8, 12, ... nodes, or sixteenths of a system's GPUs.",
-    "Replicas start and stop on the hour; they serve after `startup_s`, by default at once.",
+    "Replicas start and stop on the hour; they serve after their start-up, by default at once.",
     "A service has one deployment on each system, that with the highest load per GPU.",
 )
 """Parts that a plan of a fleet leaves out."""
@@ -182,12 +181,23 @@ class FleetChangeRow(Document):
     holds: bool = Field(description="Whether all demand and deadlines hold after it.")
 
 
+class FleetEndRow(Document):
+    """Speed and end of a job in a simpler plan."""
+
+    name: str
+    tokens_per_s: float | None = Field(description="Mean of all hours; null where jobs wait for others.")
+    days: float | None = Field(description="Day of its end; null without tokens or without progress.")
+    is_late: bool
+
+
 class FleetBaselineRow(Document):
     """A simpler plan."""
 
     words: str
     value: float | None
     holds: bool
+    usd: float | None
+    jobs: list[FleetEndRow]
 
 
 class FleetStageRow(Document):
@@ -405,7 +415,7 @@ def _read_service(service: FleetServiceDocument, pools: list[str], titles: set[s
     """Return a service without its deployments."""
     name = _name_once(service.name or found_model(service.model).name, titles)
     _check_systems(service.systems, pools, name)
-    demand = _demand(service, hours) * (1.0 + service.headroom)
+    demand = demand_hours(service, hours) * (1.0 + service.headroom)
     return FleetService(name, (), demand, service.after, service.startup_s)
 
 
@@ -489,7 +499,15 @@ def _choose_replica(
     return choose_replica(number, pool.gpus - pool.spares, sizing), sizing.obstacle or "No deployment holds the limits."
 
 
-def _demand(service: FleetServiceDocument, hours: int) -> Floats:
+def demand_hours(service: FleetServiceDocument, hours: int) -> Floats:
+    """Return the demand of a service by hour, without headroom [1/s].
+
+    Args:
+        service: of the question.
+        hours: of the plan.
+
+    Raises `QuestionError` for a service without demand, or with another number of hours.
+    """
     if (service.demand is None) == (service.peak_rate is None):
         raise QuestionError("A service needs a demand: give either `demand` or `peak_rate`.")
     if service.demand is not None:
@@ -500,9 +518,7 @@ def _demand(service: FleetServiceDocument, hours: int) -> Floats:
         return np.resize(np.array(service.demand, np.float64), hours)
     assert service.peak_rate is not None
     day = shape_demand(service.peak_rate, service.trough_share, service.peak_hour)
-    # The highest demand of each hour: replicas change on the hour.
-    highest = day.rates.reshape(DAY_HOURS, -1).max(axis=1)
-    return np.resize(highest, hours)
+    return np.resize(hourly_peaks(day), hours)
 
 
 def fleet_document(found: FleetPlan) -> dict[str, Any]:
@@ -525,7 +541,14 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
         **document,
         "objective_words": OBJECTIVES[problem.objective],
         "baselines": [
-            {"words": words, "value": plain(each.value), "holds": each.holds} for words, each in found.baselines.items()
+            {
+                "words": words,
+                "value": plain(each.value),
+                "holds": each.holds,
+                "usd": plain(each.usd),
+                "jobs": list_ends(each),
+            }
+            for words, each in found.baselines.items()
         ],
         "changes": [
             {"words": each.words, "value": plain(each.value), "gain": plain(each.gain), "holds": each.holds}
