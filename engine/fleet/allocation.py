@@ -346,7 +346,7 @@ def largest_pace(problem: FleetProblem) -> float:
     """
     able = [job for job in problem.jobs if job.tokens is not None and job.best_rate > 0]
     return min(
-        (job.best_rate * SECONDS_OF_DAY / float(job.tokens or 1.0) / job.chain_factor for job in able), default=1.0
+        (job.largest_rate * SECONDS_OF_DAY / float(job.tokens or 1.0) / job.chain_factor for job in able), default=1.0
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -51,6 +51,7 @@ def curve_of_job(
     inputs: RunInputs,
     tell: Callable[[float, str], None] = lambda share, doing: None,
     cancel: Callable[[], bool] = lambda: False,
+    further: Sequence[int] = (),
 ) -> JobCurve:
     """Return the rates of a job on whole nodes of a pool: 1, 2, 3, 4, 6, 8, 12, ... of them, and sixteenths of all.
 
@@ -65,13 +66,14 @@ def curve_of_job(
         inputs: of the training run, with its tokens.
         tell: called with the share that is done and the current step.
         cancel: returns whether to stop.
+        further: sizes besides, for changes of the pool.
 
     Raises `engine.ExplorationCancelled`.
     """
     sizes: list[JobSize] = []
     refused: dict[int, str] = {}
     node = scenario_at(gpus).system.node_size
-    tried = _list_sizes(gpus, node)
+    tried = sorted({*_list_sizes(gpus, node), *further})
     if not tried:
         refused[gpus] = f"{gpus:,} GPUs are less than a node of {node:,}."
     for place, size in enumerate(tried):
@@ -105,6 +107,7 @@ def curve_of_reinforcement(
     is_elastic: bool,
     tell: Callable[[float, str], None] = lambda share, doing: None,
     cancel: Callable[[], bool] = lambda: False,
+    further: Sequence[int] = (),
 ) -> JobCurve:
     """Return the rates of reinforcement learning on whole nodes of a pool [tokens of samples/s].
 
@@ -120,11 +123,12 @@ def curve_of_reinforcement(
         is_elastic: whether the job may change its size.
         tell: called with the share that is done and the current step.
         cancel: returns whether to stop.
+        further: sizes besides, for changes of the pool.
 
     Raises `engine.ExplorationCancelled`, and the errors of making a space.
     """
     refused: dict[int, str] = {}
-    tried = _list_sizes(gpus, goal.system.node_size)
+    tried = sorted({*_list_sizes(gpus, goal.system.node_size), *further})
     if not tried:
         refused[gpus] = f"{gpus:,} GPUs are less than a node of {goal.system.node_size:,}."
     plans = {}

@@ -176,6 +176,7 @@ def describe_allocation(allocation: Allocation) -> dict[str, Any]:
                 "restart_s": job.restart_s,
                 "after": job.after,
                 "chain_factor": job.chain_factor,
+                "alone_tokens_per_s": job.best_rate,
                 "curve": [
                     {
                         "pool": names[size.pool],

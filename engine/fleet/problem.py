@@ -86,6 +86,9 @@ class FleetJob:
     chain_factor: float = 1.0
     """Least days from its start to the end of all that waits for it, over its own; the earliest end counts these."""
 
+    alone_rate: float | None = None
+    """Tokens of a second if it had the fleet alone, where some sizes are larger than that; None for the best of all."""
+
     def restarts(self, size: int, before: int) -> bool:
         """Return whether an elastic job stands still when it changes its size.
 
@@ -109,6 +112,13 @@ class FleetJob:
     @property
     def best_rate(self) -> float:
         """Tokens of a second if it had the fleet alone; 0 if nothing runs."""
+        if self.alone_rate is not None:
+            return self.alone_rate
+        return self.largest_rate
+
+    @property
+    def largest_rate(self) -> float:
+        """Tokens of a second at the best size, whether the fleet has so many GPUs or not; 0 if nothing runs."""
         return max((size.tokens_per_s for size in self.sizes), default=0.0)
 
 

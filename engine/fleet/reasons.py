@@ -127,5 +127,6 @@ def _solve_changed(
     allocation: Allocation | ChainPlan, words: str, problem: FleetProblem, longest_s: float
 ) -> FleetChange:
     found = plan_allocation(problem, longest_s)
-    better = found.value - allocation.value
-    return FleetChange(words, found.value, better if problem.objective == "progress" else -better, found.holds)
+    before, after = allocation.value, found.value
+    gain = after - before if problem.objective == "progress" else before - after
+    return FleetChange(words, after, gain, found.holds)

@@ -105,6 +105,9 @@ def _walk_faults(document: Mapping[str, Any]) -> Iterator[str]:
             used[size["pool"]][hour] += size["gpus"]
             changed = job["is_elastic"] and hours > 1 and _restarts(job["curve"], at, job["hours"][hour - 1])
             tokens += size["tokens_per_s"] * (3600.0 - (min(job["restart_s"], 3600.0) if changed else 0.0))
+        alone = job["alone_tokens_per_s"]
+        if alone and not any(_is_equal(alone, size["tokens_per_s"]) for size in job["curve"]):
+            yield f"{job['name']} has no size with its {alone:g} tokens/s alone on the fleet."
         if not job["is_elastic"] and len(set(job["hours"])) > 1:
             yield f"{job['name']} changes its size, which it cannot."
         rates[job["name"]] = rate = tokens / (3600.0 * hours)
@@ -152,7 +155,7 @@ def _objective_value(document: Mapping[str, Any], used: Mapping[str, list[int]],
             job["tokens"] / rates[job["name"]] / 86_400.0 * job["chain_factor"] if rates[job["name"]] else math.inf
             for job in timed
         )
-    best = {job["name"]: max((size["tokens_per_s"] for size in job["curve"]), default=0.0) for job in jobs}
+    best = {job["name"]: job["alone_tokens_per_s"] for job in jobs}
     able = [job for job in jobs if best[job["name"]] > 0]
     weights = sum(job["weight"] for job in able) or 1.0
     return float(sum(job["weight"] / weights * rates[job["name"]] / best[job["name"]] for job in able))

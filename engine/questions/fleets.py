@@ -144,7 +144,10 @@ class FleetJobRow(Document):
     chain_factor: float = Field(
         description="Least days from its start to the end of all that waits for it, over its own."
     )
-    curve: list[FleetSizeRow] = Field(description="Sizes at which it runs, by pool.")
+    alone_tokens_per_s: float = Field(description="With the fleet for itself.")
+    curve: list[FleetSizeRow] = Field(
+        description="Sizes at which it runs, by pool; with `why` also those of changed pools."
+    )
     hours: list[int | None] = Field(description="Position of its size in `curve` by hour; null where it pauses.")
     tokens_per_s: float = Field(description="Mean of all hours.")
     days: float | None = Field(description="Null without tokens or without progress.")
@@ -304,7 +307,11 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
                 if not found.sizes:
                     refused[f"{jobs[place].name} on {system.name}"] = next(iter(found.refused.values()))
             done += 1
-        jobs[place] = replace(jobs[place], sizes=tuple(sizes))
+        alone = max(
+            (size.tokens_per_s for size in sizes if size.gpus <= pools[size.pool].gpus - pools[size.pool].spares),
+            default=0.0,
+        )
+        jobs[place] = replace(jobs[place], sizes=tuple(sizes), alone_rate=alone)
     for place, service in enumerate(asked.services):
         choices: list[ReplicaChoice] = []
         for number, system in enumerate(systems):
@@ -444,6 +451,8 @@ def _curve(
     tell: Callable[[float, str], None],
 ) -> JobCurve:
     free = pool.gpus - pool.spares
+    # A node more, and no spares, only bring something if the job can hold them.
+    further = sorted({free + pool.node, pool.gpus // pool.node * pool.node}) if asked.why else []
     inputs = RunInputs.of(system, mtbf_h=asked.mtbf_h)
     model = tuned_model(job)
 
@@ -453,7 +462,7 @@ def _curve(
     if job.post_training is not None:
         goal = _ask_goal(job, asked.pools[number])
         inputs = replace(inputs, tokens=_count_steps(job) * step_tokens(goal))
-        return curve_of_reinforcement(number, free, goal, inputs, job.elastic, tell_size, context.stops)
+        return curve_of_reinforcement(number, free, goal, inputs, job.elastic, tell_size, context.stops, further)
     most = job.max_batch_size or 0
 
     def scenario_at(num_procs: int) -> Scenario:
@@ -471,7 +480,7 @@ def _curve(
         return find_execution(asked, context.bounds.searchable(scenario))
 
     inputs = replace(inputs, tokens=job.tokens or DEFAULT_TOKENS)
-    return curve_of_job(number, free, scenario_at, search, inputs, tell_size, context.stops)
+    return curve_of_job(number, free, scenario_at, search, inputs, tell_size, context.stops, further)
 
 
 def _choose_replica(
@@ -595,8 +604,9 @@ def _answer_fleet(asked: FleetQuestion, context: Context) -> dict[str, Any]:
 PLAN_FLEET = Verb(
     "plan_fleet",
     "Plan a fleet",
-    "Says which training job and which service gets which GPUs of a fleet in which hour of a day or a week, proven "
-    "best for progress, the earliest end or cost; what is late or unserved, and what a node more would bring.",
+    "Says which job (training, fine-tuning, reinforcement learning) and which service gets which GPUs of a fleet in "
+    "which hour of a day or a week, proven best for progress, the earliest end or cost, in stages where jobs wait for "
+    "others; what is late or unserved, and what a node more would bring.",
     FleetQuestion,
     FleetAnswer,
     _answer_fleet,

@@ -37,10 +37,11 @@ def plan_fleet_hours(
     csv: Annotated[bool, typer.Option("--csv", help="Print who has how many GPUs by hour as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Plan a fleet: which training job and which service gets which GPUs in which hour of a day or a week.
+    """Plan a fleet: which job and which service gets which GPUs in which hour of a day or a week.
 
     Services have as many replicas as their demand needs within limits on latencies, jobs hold their deadlines, and
-    the rest makes the objective best, proven so. Options replace values of the file.
+    the rest makes the objective best, proven so. A job or service with `after` waits for another job; then the plan
+    has stages. A job with `post_training` is reinforcement learning. Options replace values of the file.
 
     \b
     Example of a file:

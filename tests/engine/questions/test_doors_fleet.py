@@ -158,3 +158,14 @@ def test_what_is_too_late_or_too_large_is_named_in_the_answer() -> None:
     found = answer("plan_fleet", {"pools": [{**POOL, "num_procs": 8}], "jobs": [large]})
     assert "replica of the rollout" in found["refused"]["RL on h100_80g_sxm"]
     assert found["missed"] == ["RL never ends: it, or a job before it, runs at no size of the fleet."]
+
+
+def test_a_node_more_is_worth_its_rate_to_a_job_that_has_all() -> None:
+    """The job can hold the node, and the objective without the change is the same with and without the explanation."""
+    fleet = {"pools": [{**POOL, "num_procs": 16}], "jobs": [{**JOB, "tokens": 1e11}], "objective": "days"}
+    found, plain = answer("plan_fleet", {**fleet, "why": True}), answer("plan_fleet", fleet)
+    assert found["value"] == pytest.approx(plain["value"])
+    more = answer("plan_fleet", {**fleet, "pools": [{**POOL, "num_procs": 24}]})
+    (change,) = [each for each in found["changes"] if "One more node" in each["words"]]
+    assert change["value"] == pytest.approx(more["value"])
+    assert change["gain"] > 0
