@@ -1,6 +1,7 @@
 """A fleet that training jobs and services share: who gets which GPUs in which hour, proven by integer programming."""
 
 from engine.fleet.allocation import FleetError, allocate, check_problem
+from engine.fleet.chain import ChainPlan, ChainTime, FleetStage, allocate_in_turn, check_chain, plan_allocation
 from engine.fleet.problem import (
     OBJECTIVES,
     Allocation,
@@ -19,18 +20,24 @@ from engine.fleet.verification import find_faults
 __all__ = [
     "OBJECTIVES",
     "Allocation",
+    "ChainPlan",
+    "ChainTime",
     "FleetChange",
     "FleetError",
     "FleetJob",
     "FleetProblem",
     "FleetService",
+    "FleetStage",
     "GpuPool",
     "JobSize",
     "Objective",
     "ReplicaChoice",
     "allocate",
+    "allocate_in_turn",
+    "check_chain",
     "check_problem",
     "explain_allocation",
     "find_faults",
+    "plan_allocation",
     "spare_nodes",
 ]

@@ -119,7 +119,7 @@ class _FleetProgram(_Program):
         self.held: list[list[list[int]]] = []
         """Variables of each job by hour and size: 1 if it holds the size. Jobs that do not change have one hour."""
         self.started: list[list[list[int]]] = []
-        """Variables of each elastic job by hour and size: 1 if it holds the size, and did not the hour before."""
+        """Variables of each elastic job by hour and size: 1 if it holds the size, and restarted for it."""
         self.counts: list[list[list[int]]] = []
         """Variables of each service by choice and hour: the replicas."""
         self.used: list[list[dict[int, float]]] = [[{} for _ in range(problem.hours)] for _ in problem.pools]
@@ -146,8 +146,10 @@ class _FleetProgram(_Program):
             for time in times:
                 starts = [self.add_variable(1.0, is_whole=False) for _ in said.sizes]
                 self.started[number].append(starts)
-                for start, now, before in zip(starts, held[time], held[time - 1], strict=True):
-                    self.add_constraint([(start, 1.0), (now, -1.0), (before, 1.0)], least=0.0)
+                for place, (start, now) in enumerate(zip(starts, held[time], strict=True)):
+                    # It restarts if it holds the size, and held none before that changes into it.
+                    kept = [each for at, each in enumerate(held[time - 1]) if not said.restarts(place, at)]
+                    self.add_constraint([(start, 1.0), (now, -1.0), *((each, 1.0) for each in kept)], least=0.0)
         for hour in range(hours):
             for size, variable in zip(said.sizes, held[hour if said.is_elastic else 0], strict=True):
                 self._use(size.pool, hour, variable, size.gpus)
@@ -180,14 +182,31 @@ class _FleetProgram(_Program):
             for hour, variable in enumerate(counts[-1]):
                 self._use(choice.pool, hour, variable, choice.gpus)
         self.counts.append(counts)
+        lost = said.startup_s / SECONDS_OF_HOUR
+        started = [
+            [self._add_starts(hours[hour], hours[hour - 1]) for hour in range(self.problem.hours)]
+            for hours in counts
+            if lost and self.problem.hours > 1
+        ]
         total = float(said.demand.sum())
         for hour, demand in enumerate(said.demand):
             if demand <= 0:
                 continue
             unserved = self.add_variable(1.0, is_whole=False)
             self.shortfall[unserved] = float(demand) / total
-            served = ((counts[at][hour], each.capacity / demand) for at, each in enumerate(said.choices))
-            self.add_constraint([*served, (unserved, 1.0)], least=1.0)
+            served = [(counts[at][hour], each.capacity / demand) for at, each in enumerate(said.choices)]
+            # A replica that starts in the hour serves the rest of it.
+            missing = [
+                (starts[hour], -each.capacity / demand * lost)
+                for starts, each in zip(started, said.choices[: len(started)], strict=True)
+            ]
+            self.add_constraint([*served, *missing, (unserved, 1.0)], least=1.0)
+
+    def _add_starts(self, now: int, before: int) -> int:
+        """Add the replicas that start between two hours; return the variable."""
+        starts = self.add_variable(math.inf, is_whole=False)
+        self.add_constraint([(starts, 1.0), (now, -1.0), (before, 1.0)], least=0.0)
+        return starts
 
     def _use(self, pool: int, hour: int, variable: int, gpus: int) -> None:
         self.used[pool][hour][variable] = self.used[pool][hour].get(variable, 0.0) + gpus
@@ -204,7 +223,8 @@ class _FleetProgram(_Program):
         goal = getattr(self, f"_{self.problem.objective}_goal")()
         goal = np.concatenate([goal, np.zeros(len(self.lower) - len(goal))])
         capacity = sum(pool.gpus for pool in self.problem.pools) * self.problem.hours
-        scale = self._scale()
+        # Without jobs the fewest GPU-hours are all that is left to make best.
+        scale = self._scale() if goal.any() else 1.0 / THRIFT
         for pool in self.used:
             for hour in pool:
                 for variable, gpus in hour.items():
@@ -232,7 +252,7 @@ class _FleetProgram(_Program):
         pace = self.add_variable(1.0, is_whole=False)
         for number, job in enumerate(self.problem.jobs):
             if job.tokens is not None and job.best_rate > 0:
-                need = job.tokens / SECONDS_OF_DAY * scale
+                need = job.tokens * job.chain_factor / SECONDS_OF_DAY * scale
                 terms = {at: factor / need for at, factor in self.rate_terms(number).items()}
                 self.add_constraint([*terms.items(), (pace, -1.0)], least=0.0)
         goal = np.zeros(len(self.lower))
@@ -312,7 +332,7 @@ def _read_allocation(program: _FleetProgram, found: Any, goal: Floats) -> Alloca
     if problem.objective == "days":
         pace = 1.0 / value if value > 0 else 0.0
         most = pace + missing * largest_pace(problem)
-        bound = 1.0 / most if most > 0 else math.inf
+        bound = min(1.0 / most, value) if most > 0 else math.inf
     else:
         bound = value + missing if problem.objective == "progress" else value - missing
     return Allocation(problem, plain.sizes, replicas, value, bound)
@@ -325,7 +345,9 @@ def largest_pace(problem: FleetProblem) -> float:
         problem: with a job that has tokens and runs.
     """
     able = [job for job in problem.jobs if job.tokens is not None and job.best_rate > 0]
-    return min((job.best_rate * SECONDS_OF_DAY / float(job.tokens or 1.0) for job in able), default=1.0)
+    return min(
+        (job.largest_rate * SECONDS_OF_DAY / float(job.tokens or 1.0) / job.chain_factor for job in able), default=1.0
+    )
 
 
 def measure_objective(allocation: Allocation) -> float:
@@ -338,7 +360,11 @@ def measure_objective(allocation: Allocation) -> float:
     if problem.objective == "usd":
         return allocation.usd
     if problem.objective == "days":
-        return max(allocation.days(number) for number, job in enumerate(problem.jobs) if job.tokens is not None)
+        return max(
+            allocation.days(number) * job.chain_factor
+            for number, job in enumerate(problem.jobs)
+            if job.tokens is not None
+        )
     able = [(number, job) for number, job in enumerate(problem.jobs) if job.best_rate > 0]
     weights = sum(job.weight for _, job in able) or 1.0
     return sum(job.weight / weights * allocation.rate(number) / job.best_rate for number, job in able)

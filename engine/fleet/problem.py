@@ -60,16 +60,18 @@ class JobSize:
     """Tokens of a second, failures included."""
     row: Any = None
     """Execution with that rate, if it is to be shown."""
+    group: int | None = None
+    """Sizes of one group change into each other without a restart: the training side stays, the rollout changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetJob:
-    """A training job."""
+    """A job: training, fine-tuning or reinforcement learning."""
 
     name: str
     sizes: tuple[JobSize, ...]
     tokens: float | None = None
-    """Tokens to train; None if it goes on for ever."""
+    """Tokens to train, or of all samples of reinforcement learning; None if it goes on for ever."""
     deadline_days: float | None = None
     """Days within which it must be done; needs tokens."""
     weight: float = 1.0
@@ -77,7 +79,28 @@ class FleetJob:
     is_elastic: bool = False
     """True if it may change its size, or pause, every hour."""
     restart_s: float = 0.0
-    """Time without progress after each change of an elastic job [s]."""
+    """Time without progress after each change of an elastic job from one group of sizes to another [s]."""
+
+    after: str | None = None
+    """Name of the job that must end before it starts."""
+    chain_factor: float = 1.0
+    """Least days from its start to the end of all that waits for it, over its own; the earliest end counts these."""
+
+    alone_rate: float | None = None
+    """Tokens of a second if it had the fleet alone, where some sizes are larger than that; None for the best of all."""
+
+    def restarts(self, size: int, before: int) -> bool:
+        """Return whether an elastic job stands still when it changes its size.
+
+        Args:
+            size: position of its size in this hour.
+            before: position of that in the hour before, -1 where it paused.
+        """
+        if size == before:
+            return False
+        if before < 0 or self.sizes[size].group is None:
+            return True
+        return (self.sizes[before].pool, self.sizes[before].group) != (self.sizes[size].pool, self.sizes[size].group)
 
     @property
     def needed_rate(self) -> float:
@@ -89,6 +112,13 @@ class FleetJob:
     @property
     def best_rate(self) -> float:
         """Tokens of a second if it had the fleet alone; 0 if nothing runs."""
+        if self.alone_rate is not None:
+            return self.alone_rate
+        return self.largest_rate
+
+    @property
+    def largest_rate(self) -> float:
+        """Tokens of a second at the best size, whether the fleet has so many GPUs or not; 0 if nothing runs."""
         return max((size.tokens_per_s for size in self.sizes), default=0.0)
 
 
@@ -113,6 +143,10 @@ class FleetService:
     choices: tuple[ReplicaChoice, ...]
     demand: Floats
     """Requests per second of each hour; as many hours as the fleet has [1/s]."""
+    after: str | None = None
+    """Name of the job that must end before it starts."""
+    startup_s: float = 0.0
+    """Time from the start of a replica, on the hour, until it serves [s]; at most an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +158,16 @@ class FleetProblem:
     services: tuple[FleetService, ...]
     hours: int = 24
     objective: Objective = "progress"
+
+    @property
+    def has_chain(self) -> bool:
+        """True if a job or service waits for a job."""
+        return any(each.after is not None for each in self.holders)
+
+    @property
+    def holders(self) -> list[FleetJob | FleetService]:
+        """All jobs, then all services."""
+        return [*self.jobs, *self.services]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +205,8 @@ class Allocation:
             size = int(held[hour])
             if size < 0:
                 continue
-            lost = said.restart_s / SECONDS_OF_HOUR if said.is_elastic and held[hour - 1] != size and hours > 1 else 0.0
+            is_lost = said.is_elastic and hours > 1 and said.restarts(size, int(held[hour - 1]))
+            lost = said.restart_s / SECONDS_OF_HOUR if is_lost else 0.0
             total += said.sizes[size].tokens_per_s * max(1.0 - lost, 0.0)
         return total / hours
 
@@ -209,7 +254,8 @@ class Allocation:
         said = self.problem.services[service]
         capacity = np.zeros(self.problem.hours)
         for choice, count in zip(said.choices, self.replicas[service], strict=True):
-            capacity += choice.capacity * count
+            started = np.maximum(count - np.roll(count, 1), 0)
+            capacity += choice.capacity * (count - started * said.startup_s / SECONDS_OF_HOUR)
         short = said.demand - capacity
         return np.where(short > 1e-9 * np.maximum(said.demand, 1e-30), short, 0.0)
 

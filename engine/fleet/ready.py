@@ -10,7 +10,10 @@ __all__ = ["READY_FLEETS", "ready_fleet"]
 
 READY_FLEETS: Final = {
     "pretrain_and_serve": "Pre-training beside two services on 256 H100",
-    "two_systems": "H100 and B200: who gets which",
+    "pretrain_and_two": "Pre-training, experiments and two services on 512 H100",
+    "rl_at_night": "Reinforcement learning at night on serving's GPUs",
+    "life_of_8b": "The life of an 8B model on 64 H100 in 30 days",
+    "two_systems": "H100 and GB200: who gets which",
 }
 """Titles by name."""
 

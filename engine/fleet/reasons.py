@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
-from engine.fleet.allocation import LONGEST_S, allocate
+from engine.fleet.allocation import LONGEST_S
+from engine.fleet.chain import ChainPlan, plan_allocation
 from engine.fleet.problem import Allocation, FleetProblem
 
 __all__ = ["FleetChange", "explain_allocation", "without_changes", "without_growth"]
@@ -30,7 +31,7 @@ class FleetChange:
 
 
 def explain_allocation(
-    allocation: Allocation,
+    allocation: Allocation | ChainPlan,
     longest_s: float = LONGEST_S,
     tell: Callable[[float, str], None] = lambda share, doing: None,
 ) -> list[FleetChange]:
@@ -40,7 +41,7 @@ def explain_allocation(
     itself then.
 
     Args:
-        allocation: the best of its problem.
+        allocation: the best of its problem, or its stages.
         longest_s: time of each solution [s].
         tell: called with the share that is done and the current change.
     """
@@ -122,7 +123,10 @@ def _lifts(problem: FleetProblem) -> Iterator[tuple[str, Callable[[FleetProblem]
         )
 
 
-def _solve_changed(allocation: Allocation, words: str, problem: FleetProblem, longest_s: float) -> FleetChange:
-    found = allocate(problem, longest_s)
-    better = found.value - allocation.value
-    return FleetChange(words, found.value, better if problem.objective == "progress" else -better, found.holds)
+def _solve_changed(
+    allocation: Allocation | ChainPlan, words: str, problem: FleetProblem, longest_s: float
+) -> FleetChange:
+    found = plan_allocation(problem, longest_s)
+    before, after = allocation.value, found.value
+    gain = after - before if problem.objective == "progress" else before - after
+    return FleetChange(words, after, gain, found.holds)

@@ -18,7 +18,78 @@ def find_faults(document: Mapping[str, Any]) -> list[str]:
     Args:
         document: as `engine.fleet.documents.describe_allocation` returns it.
     """
+    if document.get("stages"):
+        return list(_walk_chain_faults(document))
     return list(_walk_faults(document))
+
+
+def _walk_chain_faults(document: Mapping[str, Any]) -> Iterator[str]:
+    """Walk through the stages once more: who may run, the tokens that are left, who ends when."""
+    times = {each["name"]: each for each in document["chain"]}
+    left = {name: each["tokens"] for name, each in times.items()}
+    starts: dict[str, float] = {}
+    ends: dict[str, float] = {}
+    now = usd = weighted = 0.0
+    served = True
+    for number, stage in enumerate(document["stages"], 1):
+        yield from (f"Stage {number}: {each}" for each in _walk_faults(stage))
+        if not _is_equal(now, stage["start_days"]):
+            yield f"Stage {number} starts on day {now:g}, not {stage['start_days']:g}."
+        running = {each["name"] for each in (*stage["jobs"], *stage["services"])}
+        allowed = {
+            name
+            for name, each in times.items()
+            if name not in ends and (each["after"] is None or each["after"] in ends)
+        }
+        for name in sorted(running ^ allowed):
+            yield f"Stage {number}: {name} {'runs too early or too late' if name in running else 'is missing'}."
+        days = math.inf
+        for job in stage["jobs"]:
+            starts.setdefault(job["name"], now)
+            if job["tokens"] is not None:
+                if not _is_equal(job["tokens"], left[job["name"]]):
+                    yield f"Stage {number}: {job['name']} has {left[job['name']]:g} tokens left, not {job['tokens']:g}."
+                days = min(days, math.inf if job["days"] is None else job["days"])
+        for service in stage["services"]:
+            starts.setdefault(service["name"], now)
+            served = served and not any(
+                short > TOLERANCE * demand for short, demand in zip(service["unserved"], service["demand"], strict=True)
+            )
+        if not _is_equal(days, math.inf if stage["days"] is None else stage["days"]):
+            yield f"Stage {number} lasts {days:g} days, not {stage['days']}."
+        if not math.isfinite(days):
+            break
+        for job in stage["jobs"]:
+            if job["tokens"] is None:
+                continue
+            left[job["name"]] -= job["tokens_per_s"] * days * 86_400.0
+            if left[job["name"]] <= TOLERANCE * job["tokens"]:
+                ends[job["name"]] = now + days
+        if {*stage["ended"]} != {name for name, end in ends.items() if end == now + days}:
+            yield f"Stage {number} ends with other jobs than is said."
+        usd += (stage["usd"] or 0.0) / stage["hours"] * 24.0 * days
+        weighted += (stage["value"] or 0.0) * days
+        now += days
+    late = False
+    for name, each in times.items():
+        end = math.inf if each["end_days"] is None else each["end_days"]
+        start = math.inf if each["start_days"] is None else each["start_days"]
+        if not _is_equal(start, starts.get(name, math.inf)) or not _is_equal(end, ends.get(name, math.inf)):
+            yield f"{name} starts or ends on another day than is said."
+        is_late = each["deadline_days"] is not None and end > each["deadline_days"] * (1.0 + TOLERANCE)
+        late = late or is_late
+        if is_late and not each["is_late"]:
+            yield f"{name} is late."
+    if document["holds"] and (late or not served):
+        yield "Not all demand and deadlines are held, as is said."
+    all_end = all(name in ends for name, each in times.items() if each["tokens"] is not None)
+    last = document["stages"][-1]["value"]
+    mean = weighted / now if now and all_end else math.inf if last is None else last
+    value = {"days": now, "usd": usd}.get(document["objective"], mean) if all_end else mean
+    if document["objective"] != "progress" and not all_end:
+        value = math.inf
+    if not _is_equal(value, math.inf if document["value"] is None else document["value"]):
+        yield f"The objective is {value:g}, not {document['value']}."
 
 
 def _walk_faults(document: Mapping[str, Any]) -> Iterator[str]:
@@ -32,8 +103,11 @@ def _walk_faults(document: Mapping[str, Any]) -> Iterator[str]:
                 continue
             size = job["curve"][at]
             used[size["pool"]][hour] += size["gpus"]
-            changed = job["is_elastic"] and hours > 1 and job["hours"][hour - 1] != at
+            changed = job["is_elastic"] and hours > 1 and _restarts(job["curve"], at, job["hours"][hour - 1])
             tokens += size["tokens_per_s"] * (3600.0 - (min(job["restart_s"], 3600.0) if changed else 0.0))
+        alone = job["alone_tokens_per_s"]
+        if alone and not any(_is_equal(alone, size["tokens_per_s"]) for size in job["curve"]):
+            yield f"{job['name']} has no size with its {alone:g} tokens/s alone on the fleet."
         if not job["is_elastic"] and len(set(job["hours"])) > 1:
             yield f"{job['name']} changes its size, which it cannot."
         rates[job["name"]] = rate = tokens / (3600.0 * hours)
@@ -51,7 +125,8 @@ def _walk_faults(document: Mapping[str, Any]) -> Iterator[str]:
         for hour, demand in enumerate(service["demand"]):
             served = 0.0
             for choice, counts in zip(service["choices"], service["replicas"], strict=True):
-                served += choice["capacity"] * counts[hour]
+                started = max(counts[hour] - counts[hour - 1], 0) * service["startup_s"] / 3600.0
+                served += choice["capacity"] * (counts[hour] - started)
                 used[choice["pool"]][hour] += choice["gpus"] * counts[hour]
             missing = max(demand - served, 0.0)
             short = short or missing > TOLERANCE * demand
@@ -76,11 +151,21 @@ def _objective_value(document: Mapping[str, Any], used: Mapping[str, list[int]],
         return float(sum(pool["usd_per_h"] * sum(used[pool["name"]]) for pool in document["pools"]))
     if document["objective"] == "days":
         timed = [job for job in jobs if job["tokens"] is not None]
-        return max(job["tokens"] / rates[job["name"]] / 86_400.0 if rates[job["name"]] else math.inf for job in timed)
-    best = {job["name"]: max((size["tokens_per_s"] for size in job["curve"]), default=0.0) for job in jobs}
+        return max(
+            job["tokens"] / rates[job["name"]] / 86_400.0 * job["chain_factor"] if rates[job["name"]] else math.inf
+            for job in timed
+        )
+    best = {job["name"]: job["alone_tokens_per_s"] for job in jobs}
     able = [job for job in jobs if best[job["name"]] > 0]
     weights = sum(job["weight"] for job in able) or 1.0
     return float(sum(job["weight"] / weights * rates[job["name"]] / best[job["name"]] for job in able))
+
+
+def _restarts(curve: list[Mapping[str, Any]], at: int, before: int | None) -> bool:
+    if at == before or before is None:
+        return at != before
+    now, then = curve[at], curve[before]
+    return now["group"] is None or (now["pool"], now["group"]) != (then["pool"], then["group"])
 
 
 def _is_equal(one: float, other: float) -> bool:

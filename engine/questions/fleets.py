@@ -18,6 +18,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.fleet import (
     OBJECTIVES,
     Allocation,
+    ChainPlan,
     FleetChange,
     FleetError,
     FleetJob,
@@ -26,20 +27,38 @@ from engine.fleet import (
     GpuPool,
     JobSize,
     ReplicaChoice,
-    allocate,
+    check_chain,
     check_problem,
     explain_allocation,
     find_faults,
+    plan_allocation,
     spare_nodes,
 )
-from engine.fleet.curves import choose_replica, curve_of_job
-from engine.fleet.documents import describe_allocation
+from engine.fleet.curves import (
+    JobCurve,
+    ReinforcementSize,
+    choose_replica,
+    curve_of_job,
+    curve_of_reinforcement,
+    step_tokens,
+)
+from engine.fleet.demand import DAY_HOURS, WEEK_HOURS, hourly_peaks
+from engine.fleet.documents import describe_fleet_plan, describe_proof, list_ends, list_missed
 from engine.fleet.reasons import without_changes, without_growth
+from engine.post_training.search import PostTrainingGoal
 from engine.questions.bounds import Context
-from engine.questions.documents.fleet import FleetJobDocument, FleetPoolDocument, FleetQuestion, FleetServiceDocument
+from engine.questions.documents.fleet import (
+    OF_TRAINING,
+    FleetJobDocument,
+    FleetPoolDocument,
+    FleetQuestion,
+    FleetServiceDocument,
+)
+from engine.questions.documents.post_training import MODE_WORDS, PostTrainingQuestion
 from engine.questions.plain import plain
+from engine.questions.post_training import BASIS, post_training_goal
 from engine.questions.run_plans import find_execution
-from engine.questions.scenario_documents import found_model, found_system
+from engine.questions.scenario_documents import found_model, found_system, tuned_model
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
 from engine.serving import FIELDS, ServiceLoad, size_service
@@ -47,19 +66,21 @@ from engine.serving.days import shape_demand
 from hardware import System
 from models.documents import did_you_mean, shown
 
-__all__ = ["PLAN_FLEET", "FleetPlan", "find_fleet_plan", "fleet_document", "read_fleet"]
+__all__ = ["PLAN_FLEET", "FleetPlan", "demand_hours", "find_fleet_plan", "fleet_document", "read_fleet"]
 
-DAY_HOURS: Final = 24
-WEEK_HOURS: Final = 168
 DEFAULT_TOKENS: Final = 1e12
 """Tokens of a job that goes on, for the share of its time that failures take."""
 NOT_MODELLED: Final = (
     "Jobs hold 1, 2, 3, 4, 6, 8, 12, ... nodes, or sixteenths of a system's GPUs.",
-    "Replicas start and stop on the hour, at once.",
+    "Replicas start and stop on the hour; they serve after their start-up, by default at once.",
     "A service has one deployment on each system, that with the highest load per GPU.",
-    "Reinforcement learning and chains of jobs are not planned.",
 )
 """Parts that a plan of a fleet leaves out."""
+OF_REINFORCEMENT: Final = (
+    BASIS,
+    "Rollout replicas of an elastic job come and go on the hour without a restart; their failures are left out.",
+)
+"""Further sentences about a fleet with reinforcement learning."""
 UNITS: Final = {
     "usd": "USD",
     "usd_per_h": "USD/h",
@@ -69,6 +90,9 @@ UNITS: Final = {
     "days": "days",
     "deadline_days": "days",
     "restart_s": "s",
+    "startup_s": "s",
+    "start_days": "days",
+    "end_days": "days",
 }
 """Units of the figures of a plan."""
 SEARCH_SHARE: Final = 0.7
@@ -76,11 +100,11 @@ SEARCH_SHARE: Final = 0.7
 
 
 class FleetPlan(NamedTuple):
-    """Plan of a fleet: the best allocation, baselines by name, changes with their gains, and why a job
+    """Plan of a fleet: the best allocation or its stages, baselines by name, changes with their gains, and why a job
     or service does not run on a pool."""
 
-    allocation: Allocation
-    baselines: Mapping[str, Allocation]
+    allocation: Allocation | ChainPlan
+    baselines: Mapping[str, Allocation | ChainPlan]
     changes: list[FleetChange]
     refused: Mapping[str, str]
 
@@ -103,6 +127,8 @@ class FleetSizeRow(Document):
     gpus: int
     tokens_per_s: float = Field(description="Failures, checkpoints and restarts included.")
     layout: str
+    group: int | None = Field(description="Sizes of one group change into each other without a restart.")
+    step_s: float | None = Field(description="Step of reinforcement learning, failures left out [s]; null otherwise.")
 
 
 class FleetJobRow(Document):
@@ -114,7 +140,14 @@ class FleetJobRow(Document):
     weight: float
     is_elastic: bool
     restart_s: float
-    curve: list[FleetSizeRow] = Field(description="Sizes at which it runs, by pool.")
+    after: str | None
+    chain_factor: float = Field(
+        description="Least days from its start to the end of all that waits for it, over its own."
+    )
+    alone_tokens_per_s: float = Field(description="With the fleet for itself.")
+    curve: list[FleetSizeRow] = Field(
+        description="Sizes at which it runs, by pool; with `why` also those of changed pools."
+    )
     hours: list[int | None] = Field(description="Position of its size in `curve` by hour; null where it pauses.")
     tokens_per_s: float = Field(description="Mean of all hours.")
     days: float | None = Field(description="Null without tokens or without progress.")
@@ -134,6 +167,8 @@ class FleetServiceRow(Document):
     """A service in the plan."""
 
     name: str
+    after: str | None
+    startup_s: float
     demand: list[float] = Field(description="Requests per second by hour, headroom included.")
     choices: list[FleetChoiceRow]
     replicas: list[list[int]] = Field(description="Replicas by choice and hour.")
@@ -149,12 +184,55 @@ class FleetChangeRow(Document):
     holds: bool = Field(description="Whether all demand and deadlines hold after it.")
 
 
+class FleetEndRow(Document):
+    """Speed and end of a job in a simpler plan."""
+
+    name: str
+    tokens_per_s: float | None = Field(description="Mean of all hours; null where jobs wait for others.")
+    days: float | None = Field(description="Day of its end; null without tokens or without progress.")
+    is_late: bool
+
+
 class FleetBaselineRow(Document):
     """A simpler plan."""
 
     words: str
     value: float | None
     holds: bool
+    usd: float | None
+    jobs: list[FleetEndRow]
+
+
+class FleetStageRow(Document):
+    """Hours that repeat until a job ends, as a plan of their own. Tokens are left ones; deadlines are in days of the
+    stage, without the time that later jobs need."""
+
+    start_days: float
+    days: float | None = Field(description="Length; null for the last one, which goes on.")
+    ended: list[str] = Field(description="Jobs that end with it.")
+    objective: str
+    hours: int
+    value: float | None
+    bound: float | None
+    gap: float
+    holds: bool
+    usd: float | None
+    pools: list[FleetPoolRow]
+    jobs: list[FleetJobRow]
+    services: list[FleetServiceRow]
+
+
+class ChainTimeRow(Document):
+    """Start and end of a job or service."""
+
+    name: str
+    after: str | None
+    is_service: bool
+    tokens: float | None
+    start_days: float | None = Field(description="Null if it never starts.")
+    end_days: float | None = Field(description="Null if it never ends.")
+    deadline_days: float | None
+    is_late: bool
 
 
 class FleetAnswer(Document):
@@ -168,7 +246,15 @@ class FleetAnswer(Document):
         "of all hours. Null if a job makes no progress."
     )
     bound: float | None = Field(description="No plan is better than this.")
-    gap: float = Field(description="Share by which a better plan may exist; 0 if this one is proven best.")
+    gap: float | None = Field(
+        description="Share by which a better plan may exist; 0 if this one is proven best; null if no bound is known."
+    )
+    proof: str = Field(description="What is proven, in words.")
+    missed: list[str] = Field(description="A sentence about each missed deadline, with what would hold.")
+    stages: list[FleetStageRow] = Field(
+        description="Where jobs wait for others: `pools`, `jobs` and `services` are from the first; else empty."
+    )
+    chain: list[ChainTimeRow] = Field(description="Start and end of each job and service; empty without stages.")
     holds: bool = Field(description="Whether all demand is served and no job is late.")
     usd: float | None = Field(description="Cost of the GPUs in use over all hours; null without a price.")
     pools: list[FleetPoolRow]
@@ -200,10 +286,11 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     hours = _count_hours(asked)
     pools = tuple(_read_pool(pool, system, asked) for pool, system in zip(asked.pools, systems, strict=True))
     titles: set[str] = set()
-    jobs = [_read_job(job, names, titles) for job in asked.jobs]
+    jobs = [_read_job(job, asked, names, titles) for job in asked.jobs]
     services = [_read_service(service, names, titles, hours) for service in asked.services]
     problem = FleetProblem(pools, tuple(jobs), tuple(services), hours, asked.objective)
     check_problem(problem)  # before the searches, which take a while
+    check_chain(problem)
     refused: dict[str, str] = {}
     steps = len(pools) * (len(jobs) + len(services))
     done = 0
@@ -220,7 +307,11 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
                 if not found.sizes:
                     refused[f"{jobs[place].name} on {system.name}"] = next(iter(found.refused.values()))
             done += 1
-        jobs[place] = replace(jobs[place], sizes=tuple(sizes))
+        alone = max(
+            (size.tokens_per_s for size in sizes if size.gpus <= pools[size.pool].gpus - pools[size.pool].spares),
+            default=0.0,
+        )
+        jobs[place] = replace(jobs[place], sizes=tuple(sizes), alone_rate=alone)
     for place, service in enumerate(asked.services):
         choices: list[ReplicaChoice] = []
         for number, system in enumerate(systems):
@@ -247,9 +338,9 @@ def find_fleet_plan(asked: FleetQuestion, *, context: Context | None = None) -> 
     try:
         problem, refused = read_fleet(asked, context)
         context.tell(SEARCH_SHARE, "allocation")
-        found = allocate(problem, asked.longest_s)
+        found = plan_allocation(problem, asked.longest_s)
         baselines = {
-            words: allocate(simpler, asked.longest_s)
+            words: plan_allocation(simpler, asked.longest_s)
             for words, simpler in (
                 ("Jobs keep one size all day", without_changes(problem)),
                 ("Services keep the replicas of their peak, too", without_growth(problem)),
@@ -288,20 +379,51 @@ def _read_pool(pool: FleetPoolDocument, system: System, asked: FleetQuestion) ->
     return GpuPool(system.name, pool.num_procs, node, spares * node, math.nan if price is None else price)
 
 
-def _read_job(job: FleetJobDocument, pools: list[str], titles: set[str]) -> FleetJob:
+def _read_job(job: FleetJobDocument, asked: FleetQuestion, pools: list[str], titles: set[str]) -> FleetJob:
     """Return a job without its sizes."""
     name = _name_once(job.name or found_model(job.model).name, titles)
-    if job.deadline_days is not None and job.tokens is None:
-        raise QuestionError(f"{name} has a deadline, but no tokens to train; give `tokens`.")
     _check_systems(job.systems, pools, name)
-    return FleetJob(name, (), job.tokens, job.deadline_days, job.weight, job.elastic, job.restart_s)
+    tokens = job.tokens
+    if job.post_training is not None:
+        tokens = _read_reinforcement(job, asked, name)
+    elif job.max_batch_size is None:
+        raise QuestionError(f"{name} needs `max_batch_size`, or `post_training` for reinforcement learning.")
+    if job.deadline_days is not None and tokens is None:
+        raise QuestionError(f"{name} has a deadline, but no tokens to train; give `tokens`.")
+    return FleetJob(name, (), tokens, job.deadline_days, job.weight, job.elastic, job.restart_s, job.after)
+
+
+def _read_reinforcement(job: FleetJobDocument, asked: FleetQuestion, name: str) -> float:
+    """Return the tokens of all samples of all steps; refuse terms that contradict each other before any search."""
+    fields = FleetJobDocument.model_fields
+    for field in OF_TRAINING:
+        if getattr(job, field) != fields[field].get_default(call_default_factory=True):
+            raise QuestionError(f"{name} has `post_training`, which says all of its work; leave `{field}` out.")
+    goals = [
+        _ask_goal(job, pool)
+        for pool in asked.pools
+        if job.systems is None or found_system(pool.system).name in job.systems
+    ]
+    return _count_steps(job) * step_tokens(goals[0])
+
+
+def _ask_goal(job: FleetJobDocument, pool: FleetPoolDocument) -> PostTrainingGoal:
+    """Return the goal of reinforcement learning on all GPUs of a pool."""
+    assert job.post_training is not None
+    place = {"model": job.model, "system": pool.system, "num_procs": pool.num_procs}
+    return post_training_goal(PostTrainingQuestion.model_validate({**dict(job.post_training), **place}))
+
+
+def _count_steps(job: FleetJobDocument) -> int:
+    return int(dict(job.post_training or ())["steps"])
 
 
 def _read_service(service: FleetServiceDocument, pools: list[str], titles: set[str], hours: int) -> FleetService:
     """Return a service without its deployments."""
     name = _name_once(service.name or found_model(service.model).name, titles)
     _check_systems(service.systems, pools, name)
-    return FleetService(name, (), _demand(service, hours) * (1.0 + service.headroom))
+    demand = demand_hours(service, hours) * (1.0 + service.headroom)
+    return FleetService(name, (), demand, service.after, service.startup_s)
 
 
 def _check_systems(wanted: list[str] | None, pools: list[str], title: str) -> None:
@@ -327,15 +449,28 @@ def _curve(
     asked: FleetQuestion,
     context: Context,
     tell: Callable[[float, str], None],
-) -> Any:
-    model = found_model(job.model)
+) -> JobCurve:
+    free = pool.gpus - pool.spares
+    # A node more, and no spares, only bring something if the job can hold them.
+    further = sorted({free + pool.node, pool.gpus // pool.node * pool.node}) if asked.why else []
+    inputs = RunInputs.of(system, mtbf_h=asked.mtbf_h)
+    model = tuned_model(job)
+
+    def tell_size(share: float, doing: str) -> None:
+        tell(share, f"{model.name} on {system.name}, {doing}")
+
+    if job.post_training is not None:
+        goal = _ask_goal(job, asked.pools[number])
+        inputs = replace(inputs, tokens=_count_steps(job) * step_tokens(goal))
+        return curve_of_reinforcement(number, free, goal, inputs, job.elastic, tell_size, context.stops, further)
+    most = job.max_batch_size or 0
 
     def scenario_at(num_procs: int) -> Scenario:
         return Scenario.of(
             model,
             system,
             num_procs=num_procs,
-            max_batch_size=job.max_batch_size,
+            max_batch_size=most,
             datatype=job.datatype,
             limits=job.limits,
             cost_model=asked.cost_model,
@@ -344,12 +479,8 @@ def _curve(
     def search(scenario: Scenario) -> Mapping[str, Any] | None:
         return find_execution(asked, context.bounds.searchable(scenario))
 
-    inputs = replace(RunInputs.of(system, mtbf_h=asked.mtbf_h), tokens=job.tokens or DEFAULT_TOKENS)
-
-    def tell_size(share: float, doing: str) -> None:
-        tell(share, f"{model.name} on {system.name}, {doing}")
-
-    return curve_of_job(number, pool.gpus - pool.spares, scenario_at, search, inputs, tell_size, context.stops)
+    inputs = replace(inputs, tokens=job.tokens or DEFAULT_TOKENS)
+    return curve_of_job(number, free, scenario_at, search, inputs, tell_size, context.stops, further)
 
 
 def _choose_replica(
@@ -377,7 +508,15 @@ def _choose_replica(
     return choose_replica(number, pool.gpus - pool.spares, sizing), sizing.obstacle or "No deployment holds the limits."
 
 
-def _demand(service: FleetServiceDocument, hours: int) -> Floats:
+def demand_hours(service: FleetServiceDocument, hours: int) -> Floats:
+    """Return the demand of a service by hour, without headroom [1/s].
+
+    Args:
+        service: of the question.
+        hours: of the plan.
+
+    Raises `QuestionError` for a service without demand, or with another number of hours.
+    """
     if (service.demand is None) == (service.peak_rate is None):
         raise QuestionError("A service needs a demand: give either `demand` or `peak_rate`.")
     if service.demand is not None:
@@ -388,9 +527,7 @@ def _demand(service: FleetServiceDocument, hours: int) -> Floats:
         return np.resize(np.array(service.demand, np.float64), hours)
     assert service.peak_rate is not None
     day = shape_demand(service.peak_rate, service.trough_share, service.peak_hour)
-    # The highest demand of each hour: replicas change on the hour.
-    highest = day.rates.reshape(DAY_HOURS, -1).max(axis=1)
-    return np.resize(highest, hours)
+    return np.resize(hourly_peaks(day), hours)
 
 
 def fleet_document(found: FleetPlan) -> dict[str, Any]:
@@ -399,30 +536,63 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
     Args:
         found: the plan.
     """
-    document = describe_allocation(found.allocation)
+    plan = found.allocation
+    document = describe_fleet_plan(plan)
     faults = find_faults(document)
-    problem = found.allocation.problem
-    for row, job in zip(document["jobs"], problem.jobs, strict=True):
-        for size_row, size in zip(row["curve"], job.sizes, strict=True):
-            size_row["layout"] = execution_name(size.row)
-    for row, service in zip(document["services"], problem.services, strict=True):
-        for choice_row, choice in zip(row["choices"], service.choices, strict=True):
-            choice_row["deployment"] = {column.name: plain(choice.row[column.name]) for column in FIELDS}
+    problem = plan.problem
+    if isinstance(plan, ChainPlan):
+        for stage_row, stage in zip(document["stages"], plan.stages, strict=True):
+            _add_rows(stage_row, stage.allocation.problem)  # the first one's rows are those of the document
+    else:
+        _add_rows(document, problem)
+    rests_on = OF_REINFORCEMENT if any(_is_reinforcement(job) for job in problem.jobs) else ()
     return {
         **document,
         "objective_words": OBJECTIVES[problem.objective],
         "baselines": [
-            {"words": words, "value": plain(each.value), "holds": each.holds} for words, each in found.baselines.items()
+            {
+                "words": words,
+                "value": plain(each.value),
+                "holds": each.holds,
+                "usd": plain(each.usd),
+                "jobs": list_ends(each),
+            }
+            for words, each in found.baselines.items()
         ],
         "changes": [
             {"words": each.words, "value": plain(each.value), "gain": plain(each.gain), "holds": each.holds}
             for each in found.changes
         ],
+        "proof": describe_proof(document),
+        "missed": list_missed(plan),
         "refused": dict(found.refused),
         "faults": faults,
-        "not_modelled": list(NOT_MODELLED),
+        "not_modelled": [*rests_on, *NOT_MODELLED],
         "units": UNITS,
     }
+
+
+def _add_rows(document: Mapping[str, Any], problem: FleetProblem) -> None:
+    """Add executions and deployments to the curves and choices of a document."""
+    for row, job in zip(document["jobs"], problem.jobs, strict=True):
+        for size_row, size in zip(row["curve"], job.sizes, strict=True):
+            size_row["layout"] = _layout_words(size)
+            size_row["step_s"] = size.row.step_s if isinstance(size.row, ReinforcementSize) else None
+    for row, service in zip(document["services"], problem.services, strict=True):
+        for choice_row, choice in zip(row["choices"], service.choices, strict=True):
+            choice_row["deployment"] = {column.name: plain(choice.row[column.name]) for column in FIELDS}
+
+
+def _is_reinforcement(job: FleetJob) -> bool:
+    return any(isinstance(size.row, ReinforcementSize) for size in job.sizes)
+
+
+def _layout_words(size: JobSize) -> str:
+    row = size.row
+    if not isinstance(row, ReinforcementSize):
+        return execution_name(row)
+    pools = "" if row.mode == "colocated" else f" {row.gpus_train:,} train + {row.gpus_rollout:,} generate"
+    return f"{MODE_WORDS[row.mode]}{pools}, {execution_name(row.execution)}"
 
 
 def _answer_fleet(asked: FleetQuestion, context: Context) -> dict[str, Any]:
@@ -434,8 +604,9 @@ def _answer_fleet(asked: FleetQuestion, context: Context) -> dict[str, Any]:
 PLAN_FLEET = Verb(
     "plan_fleet",
     "Plan a fleet",
-    "Says which training job and which service gets which GPUs of a fleet in which hour of a day or a week, proven "
-    "best for progress, the earliest end or cost; what is late or unserved, and what a node more would bring.",
+    "Says which job (training, fine-tuning, reinforcement learning) and which service gets which GPUs of a fleet in "
+    "which hour of a day or a week, proven best for progress, the earliest end or cost, in stages where jobs wait for "
+    "others; what is late or unserved, and what a node more would bring.",
     FleetQuestion,
     FleetAnswer,
     _answer_fleet,

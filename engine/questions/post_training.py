@@ -38,10 +38,10 @@ __all__ = [
     "BASIS",
     "PLAN_POST_TRAINING",
     "PostTraining",
-    "check_asked_post_training",
     "find_asked_post_training",
     "longest_sequence",
     "post_training_document",
+    "post_training_goal",
 ]
 
 DAY: Final = 86_400.0
@@ -185,7 +185,7 @@ def find_asked_post_training(asked: PostTrainingQuestion, context: Context | Non
     system, and `engine.ExplorationCancelled`.
     """
     context = context or Context()
-    goal = check_asked_post_training(asked)
+    goal = post_training_goal(asked)
     if asked.measured_step_s is not None:
         goal = _with_own_software(asked, goal)
     plan = find_post_training(goal, progress=context.tell, cancel=context.stops)
@@ -197,11 +197,11 @@ def find_asked_post_training(asked: PostTrainingQuestion, context: Context | Non
             if gpus not in sizes:
                 other = replace(goal, num_procs=gpus, split=None)
                 sizes[gpus] = find_post_training(other, cancel=context.stops, with_change=False, evaluate_all=0)
-    changes = find_changes(asked, plan, check_asked_post_training, context.stops) if asked.changes else ()
+    changes = find_changes(asked, plan, post_training_goal, context.stops) if asked.changes else ()
     return PostTraining(asked, plan, dict(sorted(sizes.items())) if asked.sizes else {}, changes)
 
 
-def check_asked_post_training(asked: PostTrainingQuestion) -> PostTrainingGoal:
+def post_training_goal(asked: PostTrainingQuestion) -> PostTrainingGoal:
     """Return the goal of a question, without a search; its factor of the software is the release's.
 
     Args:

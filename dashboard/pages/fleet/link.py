@@ -9,6 +9,7 @@ from pydantic import Field
 from engine.fleet.ready import READY_FLEETS
 from engine.questions.fields import Asked
 from engine.questions.verb import Document
+from models.documents import Whole
 
 __all__ = ["ASKED_FIELDS", "OWN", "OWN_PARAMETER", "PAGE_NAME", "FleetLink"]
 
@@ -24,4 +25,10 @@ class FleetLink(Document):
     """Parameters of the page besides its question: the fleet."""
 
     example: Annotated[str, Asked("Fleet")] = next(iter(READY_FLEETS))
+    stage: Annotated[int, Whole(1, 64), Asked("Stage")] = Field(
+        default=1, description="Stage whose hours are drawn, where jobs wait for others."
+    )
+    lost: Annotated[str, Asked("Lose a node of")] = Field(
+        default="", description="System that loses a node, to see the difference."
+    )
     own: Annotated[str, Asked("Own fleet")] = Field(default="", description="A fleet of one's own, folded.")

@@ -34,7 +34,7 @@ from engine.questions.documents.post_training import (
     TrainingChoices,
 )
 from engine.questions.fields import question_field
-from engine.questions.post_training import check_asked_post_training, longest_sequence
+from engine.questions.post_training import longest_sequence, post_training_goal
 from engine.questions.scenario_documents import found_model
 from hardware import SystemFileError
 
@@ -109,7 +109,7 @@ def _checked_question(
         **more.values,
         **({} if has_staleness else {"staleness": None}),
     )
-    check_asked_post_training(question)
+    post_training_goal(question)
     return question
 
 

@@ -37,10 +37,11 @@ def plan_fleet_hours(
     csv: Annotated[bool, typer.Option("--csv", help="Print who has how many GPUs by hour as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Plan a fleet: which training job and which service gets which GPUs in which hour of a day or a week.
+    """Plan a fleet: which job and which service gets which GPUs in which hour of a day or a week.
 
     Services have as many replicas as their demand needs within limits on latencies, jobs hold their deadlines, and
-    the rest makes the objective best, proven so. Options replace values of the file.
+    the rest makes the objective best, proven so. A job or service with `after` waits for another job; then the plan
+    has stages. A job with `post_training` is reinforcement learning. Options replace values of the file.
 
     \b
     Example of a file:
@@ -57,7 +58,8 @@ def plan_fleet_hours(
 
     \b
     JSON is the answer to the question plan_fleet: value and bound of the objective, pools with GPUs in use by hour,
-    jobs (size by hour, days), services (replicas by hour, unserved demand), baselines, changes, refused.
+    jobs (size by hour, days), services (replicas by hour, unserved demand), stages and chain where jobs wait for
+    others (`after`), missed deadlines, baselines, changes, refused.
 
     Exit code 1 when demand or a deadline is not held.
     """
@@ -94,14 +96,63 @@ def _merge(file: Path, asked: UnfinishedQuestion[FleetQuestion]) -> dict[str, An
 
 
 def _print_fleet(document: Mapping[str, Any]) -> None:
+    value = document["value"]
+    said = "A job makes no progress" if value is None else VALUES[document["objective"]].format(value)
+    write_line(f"{said}. {document['proof']}")
+    until = "until the last job is done" if document["stages"] else f"in {document['hours']} hours"
+    if document["usd"] is not None and document["objective"] != "usd":
+        write_line(f"GPUs in use cost {document['usd']:,.0f} USD {until}.")
+    if document["stages"]:
+        _print_chain(document)
+    else:
+        _print_hours(document)
+    for sentence in document["missed"]:
+        write_line(sentence)
+    for name, reason in document["refused"].items():
+        write_line(f"{name}: {reason}")
+    if document["baselines"]:
+        write_line("Simpler plans:")
+    for each in document["baselines"]:
+        said = "none" if each["value"] is None else f"{each['value']:,.4g}"
+        write_line(f"  {each['words']}: {said}{'' if each['holds'] else ', does not hold all demand and deadlines'}")
+    if document["changes"]:
+        write_line("Changes, the largest gain first:")
+    for each in document["changes"]:
+        gain = "-" if each["gain"] is None else f"{each['gain']:+,.4g}"
+        write_line(f"  {each['words']}: {gain}{'' if each['holds'] else ', does not hold all demand and deadlines'}")
+    for sentence in document["not_modelled"]:
+        write_line(sentence)
+
+
+def _print_chain(document: Mapping[str, Any]) -> None:
+    """Print when each job starts and ends, and the GPUs of each stage."""
     from engine.fleet.documents import list_holders
 
-    value = document["value"]
-    proven = "proven best" if not document["gap"] else f"at most {document['gap']:.2%} from the best"
-    said = "A job makes no progress" if value is None else VALUES[document["objective"]].format(value)
-    write_line(f"{said}; {proven}.")
-    if document["usd"] is not None and document["objective"] != "usd":
-        write_line(f"GPUs in use cost {document['usd']:,.0f} USD in {document['hours']} hours.")
+    def tell_day(day: float | None) -> str:
+        return "never" if day is None else f"{day:,.4g}"
+
+    rows = []
+    for each in document["chain"]:
+        end = "goes on" if each["is_service"] or each["tokens"] is None else tell_day(each["end_days"])
+        deadline = "" if each["deadline_days"] is None else f"{each['deadline_days']:,g}"
+        late = "LATE" if each["is_late"] else ""
+        rows.append([each["name"], tell_day(each["start_days"]), end, deadline, late])
+    write_line(text_table(["", "from day", "to day", "deadline", ""], rows, left=(0, 4)))
+    rows = []
+    for number, stage in enumerate(document["stages"], 1):
+        days = "on" if stage["days"] is None else f"{stage['start_days'] + stage['days']:,.4g}"
+        for name, held in list_holders(stage):
+            for pool_name, gpus in held.items():
+                if any(gpus):
+                    least, most = min(gpus), max(gpus)
+                    used = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+                    rows.append([f"{number}", f"{stage['start_days']:,.4g} to {days}", name, pool_name, used])
+    write_line(text_table(["stage", "days", "", "system", "GPUs"], rows, left=(1, 2, 3)))
+
+
+def _print_hours(document: Mapping[str, Any]) -> None:
+    from engine.fleet.documents import list_holders
+
     for pool in document["pools"]:
         spares = f", {pool['spares']:,} of them spare" if pool["spares"] else ""
         write_line(f"{pool['gpus']:,} x {pool['name']}{spares}: {min(pool['used']):,} to {max(pool['used']):,} in use")
@@ -121,17 +172,3 @@ def _print_fleet(document: Mapping[str, Any]) -> None:
         short = sum(service["unserved"]) / (sum(service["demand"]) or 1.0)
         told = f"{short:.2%} of the demand is NOT SERVED" if short else "all demand is served"
         write_line(f"{service['name']}: {told}")
-    for name, reason in document["refused"].items():
-        write_line(f"{name}: {reason}")
-    if document["baselines"]:
-        write_line("Simpler plans:")
-    for each in document["baselines"]:
-        said = "none" if each["value"] is None else f"{each['value']:,.4g}"
-        write_line(f"  {each['words']}: {said}{'' if each['holds'] else ', does not hold all demand and deadlines'}")
-    if document["changes"]:
-        write_line("Changes, the largest gain first:")
-    for each in document["changes"]:
-        gain = "-" if each["gain"] is None else f"{each['gain']:+,.4g}"
-        write_line(f"  {each['words']}: {gain}{'' if each['holds'] else ', does not hold all demand and deadlines'}")
-    for sentence in document["not_modelled"]:
-        write_line(sentence)

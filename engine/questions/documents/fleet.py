@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from engine.fleet.problem import OBJECTIVES, Objective
 from engine.questions.documents.explorations import RecommendationTermsQuestion
+from engine.questions.documents.post_training import PostTrainingQuestion
 from engine.questions.documents.serving import FIRST_TOKEN_S, PER_TOKEN_S, Limit
 from engine.questions.fields import Asked
-from engine.questions.scenario_documents import LIMITS_SCHEMA, CostModelName, Limits
+from engine.questions.scenario_documents import (
+    LIMITS_SCHEMA,
+    AdapterRank,
+    AdapterTargets,
+    CostModelName,
+    FrozenWeightBits,
+    Limits,
+    LossChunk,
+    SampleLengths,
+)
 from engine.questions.verb import Document, Named
 from engine.recommendation.shown import FIGURES_OF, FiguresOf
 from models.documents import Accepts, Number, Text, Whole
 
-__all__ = ["FleetJobDocument", "FleetPoolDocument", "FleetQuestion", "FleetServiceDocument"]
+__all__ = [
+    "OF_TRAINING",
+    "FleetJobDocument",
+    "FleetPoolDocument",
+    "FleetPostTraining",
+    "FleetQuestion",
+    "FleetServiceDocument",
+]
 
 WEEK: Final = 168
 """Hours of the longest plan."""
@@ -37,24 +54,78 @@ class FleetPoolDocument(Document):
     )
 
 
+OF_THE_FLEET: Final = {
+    "format",
+    "model",
+    "system",
+    "num_procs",
+    "split",
+    "measured_step_s",
+    "price_usd_per_h",
+    "sizes",
+}
+"""Fields of a question about post-training that the fleet answers, or that are about one number of GPUs."""
+
+if TYPE_CHECKING:
+
+    class FleetPostTraining(Document):
+        """Reinforcement learning of a job: the fields of `PostTrainingQuestion` that do not depend on the fleet."""
+
+else:
+    FleetPostTraining = create_model(
+        "FleetPostTraining",
+        __base__=Document,
+        __doc__="Reinforcement learning of a job, as `plan_post_training` has it; GPUs and split come from the plan.",
+        **{
+            name: (info.annotation, info)
+            for name, info in PostTrainingQuestion.model_fields.items()
+            if name not in OF_THE_FLEET
+        },
+    )
+
+OF_TRAINING: Final = (
+    "max_batch_size",
+    "tokens",
+    "datatype",
+    "limits",
+    "adapter_rank",
+    "adapter_targets",
+    "frozen_weight_bits",
+    "loss_chunk",
+    "sample_lengths",
+)
+"""Fields of a job that trains on given tokens; reinforcement learning has its own."""
+
+
 class FleetJobDocument(Document):
-    """A training job of a fleet."""
+    """A job of a fleet: training or fine-tuning on given tokens, or reinforcement learning."""
 
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
     name: Name | None = Field(default=None, description="Name in the plan; the model's by default.")
-    max_batch_size: Annotated[int, Whole(1, 2**31 - 1)] = Field(description="Largest global batch [samples].")
+    max_batch_size: Annotated[int, Whole(1, 2**31 - 1)] | None = Field(
+        default=None, description="Largest global batch [samples]; all jobs but reinforcement learning need it."
+    )
+    post_training: FleetPostTraining | None = Field(
+        default=None,
+        description="Reinforcement learning: its terms, as `plan_post_training` has them, without GPUs and split. Its "
+        "tokens are the samples' of all steps.",
+    )
     tokens: Annotated[float, Number(1, 1e18)] | None = Field(
         default=None, description="Tokens to train; null for a job that goes on."
     )
     deadline_days: Annotated[float, Number(1e-3, 36_500)] | None = Field(
-        default=None, description="Days within which it must be done; needs tokens."
+        default=None,
+        description="Days within which it must be done, counted from now, jobs before it included; needs tokens.",
     )
+    after: Name | None = Field(default=None, description="Name of the job that must end before it starts.")
     weight: Annotated[float, Number(0, 1e6)] = Field(
         default=1.0, description="Worth of its progress beside other jobs'."
     )
     elastic: bool = Field(default=False, description="It may change its size, or pause, every hour.")
     restart_s: Annotated[float, Number(0, 3_600)] = Field(
-        default=600.0, description="Time without progress after each change of an elastic job [s]."
+        default=600.0,
+        description="Time without progress after each change of an elastic job [s]. Replicas of an asynchronous or "
+        "one-step-off rollout come and go without it; a change of the GPUs that train needs it.",
     )
     systems: list[Name] | None = Field(
         default=None, min_length=1, max_length=8, description="Names of the systems that it may use; all by default."
@@ -65,6 +136,11 @@ class FleetJobDocument(Document):
         description="What fields of executions may be; see `explore`.",
         json_schema_extra=LIMITS_SCHEMA,
     )
+    adapter_rank: AdapterRank = None
+    adapter_targets: AdapterTargets = None
+    frozen_weight_bits: FrozenWeightBits = None
+    loss_chunk: LossChunk = None
+    sample_lengths: SampleLengths = None
 
 
 class FleetServiceDocument(Document):
@@ -84,6 +160,12 @@ class FleetServiceDocument(Document):
     trough_share: Share = Field(default=0.3, description="Lowest demand over the highest, with `peak_rate`.")
     peak_hour: Annotated[float, Number(0, 24)] = Field(
         default=14.0, description="Hour of the highest demand, with `peak_rate`."
+    )
+    after: Name | None = Field(default=None, description="Name of the job that must end before it starts.")
+    startup_s: Annotated[float, Number(0, 3_600)] = Field(
+        default=0.0,
+        description="Time from the start of a replica, on the hour, until it serves [s]; a replica that grows with "
+        "the demand then starts an hour early, or serves the rest of its first hour.",
     )
     headroom: Annotated[float, Number(0, 10)] = Field(
         default=0.1, description="Share of the demand for which replicas are ready beyond it."
