@@ -32,6 +32,7 @@ __all__ = [
     "find_asked_post_training",
     "longest_sequence",
     "post_training_document",
+    "post_training_goal",
 ]
 
 DAY: Final = 86_400.0
@@ -151,7 +152,7 @@ def find_asked_post_training(asked: PostTrainingQuestion, context: Context | Non
     system, and `engine.ExplorationCancelled`.
     """
     context = context or Context()
-    goal = _goal_of(asked)
+    goal = post_training_goal(asked)
     if asked.measured_step_s is not None:
         goal = _with_own_software(asked, goal)
     plan = find_post_training(goal, progress=context.tell, cancel=context.stops)
@@ -187,7 +188,14 @@ def longest_sequence(model: Model) -> int | None:
     return None if model.architecture is None else model.architecture.max_seq
 
 
-def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
+def post_training_goal(asked: PostTrainingQuestion) -> PostTrainingGoal:
+    """Return the goal of a search that answers a question, without a measured step of one's own.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError` for a question that contradicts itself, and the errors of loading model and system.
+    """
     model, system = found_model(asked.model), found_system(asked.system)
     law = _law_of(asked)
     samples = asked.prompts * asked.group

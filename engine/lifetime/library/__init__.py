@@ -1,0 +1,1 @@
+"""Ready fleets, as the question plan_fleet has them."""
