@@ -397,7 +397,7 @@ def fine_tuning_errors() -> list[str]:
     medians = error_medians(fine_tuned()).set_index("figure")
     names = ("step, all weights", "step, adapters", "peak memory")
     found = [(whole(medians.loc[name, "median_error"]), whole(medians.loc[name, "runs"])) for name in names]
-    return [*(text for pair in found for text in pair), whole(len(current_residuals()))]
+    return [*(text for pair in found for text in pair), whole(int((current_residuals()["method"] != "full").sum()))]
 
 
 def need_of_the_run_that_did_not_fit() -> list[str]:
@@ -411,7 +411,7 @@ STATED: tuple[Stated, ...] = (
     Stated("{} runs of full fine-tuning and LoRA were compared", lambda: [whole(len(fine_tuned()))]),
     Stated(
         "Median errors are {} % ({} steps that train all weights), {} % ({} steps with adapters) and {} % ({} peaks of "
-        "memory). Intervals of steps with adapters come from these {}.",
+        "memory). Intervals of fine-tuning come from these steps, with adapters from their {}.",
         fine_tuning_errors,
     ),
     Stated("is predicted to need {} % of it", need_of_the_run_that_did_not_fit),

@@ -15,6 +15,7 @@ ROOMS = (
     "engine/economics",
     "engine/measure",
     "engine/planners",
+    "engine/fine_tuning",
     "engine/post_training",
     "engine/serving",
     "engine/simulate",

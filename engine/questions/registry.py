@@ -30,6 +30,7 @@ from engine.questions.elastic_jobs import REPLAY_WORKLOAD, SPLIT_GPUS
 from engine.questions.elastic_models import PLAN_ELASTIC
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
+from engine.questions.fine_tuning import PLAN_FINE_TUNING
 from engine.questions.fleets import PLAN_FLEET
 from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
@@ -70,6 +71,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         PLAN_RUN,
         PLAN_FLEET,
         PLAN_POST_TRAINING,
+        PLAN_FINE_TUNING,
         FIND_DEPLOYMENTS,
         EXPORT_DEPLOYMENT,
         IMPORT_DEPLOYMENT,

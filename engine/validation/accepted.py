@@ -127,7 +127,7 @@ def store_predictions(progress: Callable[[int, int], None] | None = None) -> lis
     mapped = map_runs(runs)
     _accept_measured(mapped)
     current_memory_residuals(mapped, table).to_csv(_data_path("memory_residuals.csv"), index=False, float_format="%.5g")
-    current_residuals().to_csv(_data_path("adapter_residuals.csv"), index=False, float_format="%.5g")
+    current_residuals().to_csv(_data_path("fine_tuning_residuals.csv"), index=False, float_format="%.5g")
     _accept_intervals(mapped, runs, progress)
     return changed
 

@@ -55,6 +55,8 @@ __all__ = [
     "coverage_of",
     "coverage_table",
     "describe_kind",
+    "fine_tuning_interval_of",
+    "fine_tuning_residuals",
     "fit_bounds",
     "fit_within",
     "interval",
@@ -85,7 +87,9 @@ CONDITIONS = (("experts", "generation", "bits"), ("experts", "generation"), ("ex
 MEMORY_CONDITIONS = (("experts", "generation"), ("experts",), ())
 """The same for memory: bytes are counted in the same way for every model, so runs of any model tell something."""
 ADAPTER_CONDITIONS = (("experts",), ())
-"""The same for adapters on frozen weights, of which few runs were measured."""
+"""The same for fine-tuning, of which few runs were measured."""
+LEAST_TUNED_ROWS = 12
+"""Runs that an interval of fine-tuning all weights needs, of which 13 were measured. Source: stated by us."""
 LOWEST_SHARE, HIGHEST_SHARE = 0.5, 0.99
 """Least and greatest share of runs that an interval may be asked for. Source: stated by us."""
 UNSEEN = "all runs of sources left out"
@@ -150,11 +154,17 @@ def memory_residuals() -> pd.DataFrame:
 
 
 @cache
-def adapter_residuals() -> pd.DataFrame:
-    """Returns the errors of steps with adapters on frozen weights, which nothing was fitted to: `id`, `source`,
-    `generation`, `experts`, `ratio` (measured over predicted)."""
-    with files("engine.validation").joinpath("data", "adapter_residuals.csv").open(encoding="utf-8") as file:
+def fine_tuning_residuals() -> pd.DataFrame:
+    """Returns the errors of steps of fine-tuning, which nothing was fitted to: `id`, `source`, `method` (full or
+    lora), `generation`, `experts`, `ratio` (measured over predicted)."""
+    with files("engine.validation").joinpath("data", "fine_tuning_residuals.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
+
+
+def adapter_residuals() -> pd.DataFrame:
+    """Returns those of `fine_tuning_residuals` with adapters on frozen weights."""
+    table = fine_tuning_residuals()
+    return table[table["method"] != "full"].reset_index(drop=True)
 
 
 def interval(
@@ -166,6 +176,7 @@ def interval(
     without: str = "",
     table: pd.DataFrame | None = None,
     conditions: Sequence[tuple[str, ...]] = CONDITIONS,
+    least: int = LEAST_ROWS,
 ) -> Interval | None:
     """Returns an interval for predictions of a kind of run; None where too few runs of the kind were measured.
 
@@ -177,6 +188,7 @@ def interval(
         without: a source whose runs do not count, which a run of that source asks for.
         table: errors to take it from, `residuals` where None.
         conditions: what comparable runs agree on, the first of these that has enough runs.
+        least: runs that are enough, of a `table`.
 
     Raises:
         ValueError: `share` is outside its range.
@@ -186,7 +198,7 @@ def interval(
     wanted = {"generation": generation, "experts": experts} | ({} if bits is None else {"bits": plain_width(bits)})
     if table is None:
         return _interval_of_times(tuple(wanted.items()), share, without, tuple(conditions))
-    return _interval_in(table, wanted, share, without, conditions)
+    return _interval_in(table, wanted, share, without, conditions, least)
 
 
 def plain_width(bits: float) -> float:
@@ -212,6 +224,7 @@ def _interval_in(
     share: float,
     without: str,
     conditions: Sequence[tuple[str, ...]],
+    least: int = LEAST_ROWS,
 ) -> Interval | None:
     """`interval` from a table of errors; a condition on a column that it lacks, or that nothing is wanted of, counts
     for nothing."""
@@ -225,7 +238,7 @@ def _interval_in(
         errors = np.abs(np.log(found["ratio"].to_numpy(np.float64)))
         source = found["source"].to_numpy(object)
         sources = len(set(source))
-        if len(found) < LEAST_ROWS or sources < LEAST_SOURCES:
+        if len(found) < least or sources < LEAST_SOURCES:
             continue
         size = _quantile(errors, source, share)
         if math.isfinite(size):
@@ -323,6 +336,34 @@ def interval_of_kind(scenario: Scenario, share: float = SHARE, datatype: str = "
         )
         return None if found is None else found._replace(described=f"adapters, {found.described}")
     return interval(generation=generation, experts=experts, bits=bits, share=share)
+
+
+def fine_tuning_interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
+    """Return an interval for the step time of one execution that fine-tunes, from measured runs of fine-tuning.
+
+    None as for `interval_of`. Steps that fine-tune all weights have larger errors than those of pre-training.
+
+    Args:
+        scenario: that the execution is of.
+        execution: its fields, by name.
+        share: of comparable runs inside the interval, 0.5 to 0.99.
+
+    Raises ValueError for a share that `interval` does not take.
+    """
+    usual = interval_of(scenario, execution, share)
+    tuning = scenario.model.tuning
+    if usual is None or (tuning is not None and tuning.is_frozen):
+        return usual
+    table = fine_tuning_residuals()
+    found = interval(
+        generation=generation_of(scenario.system),
+        experts=bool(model_shapes(scenario.model).experts > 0),
+        share=share,
+        table=table[table["method"] == "full"],
+        conditions=ADAPTER_CONDITIONS,
+        least=LEAST_TUNED_ROWS,
+    )
+    return None if found is None else found._replace(described=f"fine-tuning all weights, {found.described}")
 
 
 def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | None:

@@ -25,6 +25,7 @@ ARGUMENTS = (
     "engine/exploration/",
     "engine/measure/",
     "engine/planners/",
+    "engine/fine_tuning/",
     "engine/post_training/",
     "engine/questions/",
     "engine/scenarios/",

@@ -10,6 +10,7 @@ import typer
 
 from engine.cli.commands.plan_day import plan_service_day
 from engine.cli.commands.plan_elastic import elastic_app
+from engine.cli.commands.plan_fine_tuning import plan_tuning
 from engine.cli.commands.plan_fleet import plan_fleet_hours
 from engine.cli.commands.plan_operators import plan_operators
 from engine.cli.commands.plan_post_training import plan_reinforcement
@@ -36,6 +37,7 @@ plan_app.add_typer(elastic_app, name="elastic")
 plan_app.command("operators")(plan_operators)
 plan_app.command("run")(plan_training)
 plan_app.command("post-training")(plan_reinforcement)
+plan_app.command("fine-tuning")(plan_tuning)
 plan_app.command("day")(plan_service_day)
 plan_app.command("fleet")(plan_fleet_hours)
 

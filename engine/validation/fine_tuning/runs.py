@@ -100,16 +100,17 @@ def predict_fine_tuning() -> pd.DataFrame:
 
 
 def current_residuals() -> pd.DataFrame:
-    """Return the errors of steps with adapters: `id`, `source` (a repository), `generation`, `experts`, `ratio`
-    (measured over predicted)."""
+    """Return the errors of steps: `id`, `source` (a repository), `method`, `generation`, `experts`, `ratio` (measured
+    over predicted)."""
     runs, found = _rows(), predict_fine_tuning()
-    kept = found["error"].notna() & (found["method"] != "full")
+    kept = found["error"].notna()
     systems = {name: generation_of(hardware.load(name)) for name in runs["system"].unique()}
     experts = {name: bool(model_shapes(models.load(name)).experts > 0) for name in runs["model_key"].unique()}
     return pd.DataFrame(
         {
             "id": runs["id"],
             "source": runs["source"].str.partition("@")[0],
+            "method": runs["method"],
             "generation": runs["system"].map(systems),
             "experts": runs["model_key"].map(experts),
             "ratio": 1.0 / (1.0 + found["error"]),

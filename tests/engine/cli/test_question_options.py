@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "plan_day": "plan day",
     "plan_fleet": "plan fleet",
     "plan_post_training": "plan post-training",
+    "plan_fine_tuning": "plan fine-tuning",
     "find_deployments": "inference",
     "size_service": "service",
     "compare_servers": "servers",

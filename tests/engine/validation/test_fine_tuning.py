@@ -4,9 +4,16 @@ import pandas as pd
 import pytest
 
 import models
+from engine.exploration.proven_optimum import best_of
 from engine.scenarios.scenario import Scenario
 from engine.validation.fine_tuning import current_residuals, error_medians, fine_tuning_runs, predict_fine_tuning
-from engine.validation.uncertainty import adapter_residuals, interval_of_kind
+from engine.validation.uncertainty import (
+    adapter_residuals,
+    fine_tuning_interval_of,
+    fine_tuning_residuals,
+    interval_of,
+    interval_of_kind,
+)
 
 WITHOUT_MEMORY = {"all weights in 16 bits", "tensors on the host"}
 
@@ -41,7 +48,7 @@ def test_every_run_has_a_source_and_a_licence() -> None:
 
 
 def test_intervals_of_adapters_are_of_their_own_runs() -> None:
-    pd.testing.assert_frame_equal(current_residuals(), adapter_residuals(), rtol=1e-4, check_dtype=False)
+    pd.testing.assert_frame_equal(current_residuals(), fine_tuning_residuals(), rtol=1e-4, check_dtype=False)
     plain = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16")
     lora = Scenario.of(
         *(models.tuned(plain.model, {"adapter_rank": 16}), plain.system),
@@ -61,3 +68,15 @@ def test_intervals_of_adapters_are_of_their_own_runs() -> None:
     ratio = adapter_residuals().query("not experts")["ratio"]
     assert ratio.between(adapters.low, adapters.high).mean() >= 0.8
     assert interval_of_kind(alone) is None
+
+
+def test_intervals_of_all_weights_hold_their_measured_runs() -> None:
+    """Steps of fine-tuning are predicted less well than those of pre-training: the interval says so."""
+    scenario = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16")
+    execution = best_of(scenario)
+    usual, found = interval_of(scenario, execution), fine_tuning_interval_of(scenario, execution)
+    assert usual is not None
+    assert found is not None
+    ratio = fine_tuning_residuals().query("method == 'full'")["ratio"]
+    assert ratio.between(usual.low, usual.high).mean() < 0.6
+    assert ratio.between(found.low, found.high).mean() >= 0.8
