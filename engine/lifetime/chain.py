@@ -159,8 +159,8 @@ class ChainGoal:
 
     @property
     def is_shortest(self) -> bool:
-        """True if the shortest chain is looked for, not the cheapest."""
-        return self.deadline_days is None
+        """True if the shortest chain is best, not the cheapest: without a deadline, or on GPUs that are given."""
+        return self.deadline_days is None or self.num_procs is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,12 +241,12 @@ def _criteria_of(size: PhaseSize, has_error: bool) -> list[float]:
 
 def _non_dominated(criteria: Floats) -> np.ndarray[Any, Any]:
     """Return the positions of rows that no other row is at most equal to in every column, one of equal rows."""
-    order = np.lexsort(criteria.T[::-1])
+    order: np.ndarray[Any, Any] = np.lexsort(criteria.T[::-1])
     rows = criteria[order]
     if rows.shape[1] == 2:
         least = np.minimum.accumulate(rows[:, 1])
         is_first = np.concatenate([[True], rows[1:, 1] < least[:-1]])
-        return order[is_first]
+        return np.asarray(order[is_first])
     # Rows come in the order of the first column, so that only rows before can dominate.
     kept = np.empty_like(rows)
     places: list[int] = []
@@ -254,7 +254,7 @@ def _non_dominated(criteria: Floats) -> np.ndarray[Any, Any]:
         if not (kept[: len(places)] <= row).all(axis=1).any():
             kept[len(places)] = row
             places.append(place)
-    return order[places]
+    return np.asarray(order[places])
 
 
 def _sums_within(curves: Sequence[PhaseCurve], most: int, has_error: bool) -> _Sums | None:
@@ -337,7 +337,7 @@ class _Solver:
         front = tuple(self._chain(picks[at], int(held[at])) for at in kept)
         able = np.flatnonzero(in_time & in_budget)
         if len(able):
-            keys = (days, cost) if self.goal.is_shortest and self.goal.num_procs is None else (cost, days)
+            keys = (days, cost) if self.goal.is_shortest else (cost, days)
             best = able[np.lexsort((held[able], keys[1][able], keys[0][able]))[0]]
             return replace(nothing, front=front, chosen=self._chain(picks[best], int(held[best])))
         return replace(
@@ -370,14 +370,9 @@ class _Solver:
         days = sum(each.days.value for each in sizes)
         hours = sum(each.gpu_hours for each in sizes)
         is_known = all(each.days.low is not None for each in sizes)
-        widths = [
-            (
-                math.sqrt(sum(square(each) for each in sizes)),
-                math.sqrt(sum(square(each) * (each.gpus * HOURS) ** 2 for each in sizes)),
-            )
-            for square in (lambda each: each.lower_square, lambda each: each.upper_square)
-        ]
-        (less_days, less_hours), (more_days, more_hours) = widths
+        squares = [(each.lower_square, each.upper_square, (each.gpus * HOURS) ** 2) for each in sizes]
+        less_days, more_days = (math.sqrt(sum(each[end] for each in squares)) for end in (0, 1))
+        less_hours, more_hours = (math.sqrt(sum(each[end] * each[2] for each in squares)) for end in (0, 1))
         ends = (max(days - less_days, 0.0), days + more_days)
         hour_ends = (max(hours - less_hours, 0.0), hours + more_hours)
         usd = None
@@ -427,8 +422,8 @@ class _Solver:
         if not in_budget.any():
             return f"The cheapest chain costs {cost.min():,.4g} USD."
         return (
-            f"No chain holds both: the shortest within the budget takes {days[in_budget].min():,.4g} days, the cheapest "
-            f"within the deadline costs {cost[in_time].min():,.4g} USD."
+            f"No chain holds both: within the budget the shortest takes {days[in_budget].min():,.4g} days, within the "
+            f"deadline the cheapest costs {cost[in_time].min():,.4g} USD."
         )
 
 

@@ -3,7 +3,6 @@ learning."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,32 +24,36 @@ DAY: Final = 86_400.0
 KWH_PER_MWH: Final = 1_000.0
 BEYOND: Final = 4
 """Multiple of the fastest size up to which larger ones are tried. Source: stated by us."""
-FEW: Final = 4
-"""Nodes up to which every number of them is a size. Source: stated by us."""
+FEW: Final = 8
+"""Nodes beyond which sizes of short phases are powers of two. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFound:
-    """Step of reinforcement learning on so many GPUs."""
+    """Step of fine-tuning or reinforcement learning on so many GPUs."""
 
     seconds: float
-    half_width: float
-    """Half-width of its logarithmic interval []."""
+    low: float | None
+    """Factor on the step at the lower end of its interval []; None where the error is unknown."""
+    high: float | None
     layout: str
     row: Any = None
 
 
-def phase_sizes(node: int, least: float, most: int) -> list[int]:
-    """Return the numbers of GPUs at which a phase is tried: every number of few nodes, then 2^k and 3 * 2^(k-1).
+def phase_sizes(node: int, least: float, most: int, *, is_short: bool = False) -> list[int]:
+    """Return the numbers of GPUs at which a phase is tried: powers of two inside a node, then 2^k and 3 * 2^(k-1)
+    nodes, and all of them.
 
     Args:
         node: GPUs of a node.
         least: smallest size.
         most: largest size.
+        is_short: True for a phase that is a small part of the whole: beyond some nodes powers of two only.
     """
     largest = most // node * node or most
-    few = range(node, min(largest, FEW * node) + 1, node)
-    found = {*coarse_sizes(node, 1, largest), *few, largest}
+    found = {*coarse_sizes(node, 1, largest), largest}
+    if is_short:
+        found -= {3 * node * 2**k for k in range(24) if 3 * 2**k > FEW}
     return sorted(size for size in found if min(least, largest) <= size <= largest)
 
 
@@ -65,10 +68,9 @@ def least_gpus(scenario: Scenario, tokens: float, days: float | None, *, is_offl
         is_offloaded: True if weights may be in host memory.
     """
     least = 1.0
-    tuning = scenario.model.tuning
-    if not is_offloaded and (tuning is None or not tuning.is_frozen):  # 16-bit weights alone
+    if not is_offloaded:  # 16-bit weights alone
         least = 2.0 * parameter_count(scenario.model) / (scenario.system.mem1.capacity_gib * GIB)
-    if days is not None and tuning is None:
+    if days is not None:
         peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
         work = token_flops(scenario.model).model("causal") * tokens
         least = max(least, 0.5 * work / (peak * days * DAY))
@@ -128,7 +130,7 @@ def curve_of_steps(
     tell: Callable[[float, str], None] = lambda share, doing: None,
     cancel: Callable[[], bool] = lambda: False,
 ) -> PhaseCurve:
-    """Return the curve of a phase of steps of reinforcement learning; failures stop the run as in training.
+    """Return the curve of a phase of steps of fine-tuning or reinforcement learning; failures stop it as in training.
 
     Args:
         name: of the phase.
@@ -149,7 +151,7 @@ def curve_of_steps(
             return step
         runs = [
             training_run(inputs, tokens_per_s=1.0 / (step.seconds * factor), num_procs=gpus, parameters=parameters)
-            for factor in (1.0, math.exp(-step.half_width), math.exp(step.half_width))
+            for factor in (1.0, *(each for each in (step.low, step.high) if each is not None))
         ]
         return _size_of(gpus, runs, step.layout, step.row)
 

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-import models
 from engine.economics import RunInputs, parameter_count
 from engine.executions.execution_names import execution_name
+from engine.fine_tuning import FineTuningGoal, plan_method
 from engine.lifetime import (
     Chain,
     ChainChange,
@@ -32,6 +32,7 @@ from engine.lifetime import (
 from engine.post_training.search import ModeStep, find_post_training
 from engine.questions.bounds import Context
 from engine.questions.documents.cost import PlanRunQuestion, RunAssumptionsQuestion
+from engine.questions.documents.fine_tuning import FineTuningQuestion
 from engine.questions.documents.post_training import PostTrainingQuestion
 from engine.questions.documents.run_phases import (
     PHASE_WORDS,
@@ -41,6 +42,7 @@ from engine.questions.documents.run_phases import (
     ServePhase,
     TuningPhase,
 )
+from engine.questions.fine_tuning import fine_tuning_goal
 from engine.questions.plain import plain
 from engine.questions.post_training import find_asked_post_training, post_training_goal
 from engine.questions.scenario_documents import found_model
@@ -55,6 +57,8 @@ __all__ = ["ChainPlan", "OfferedChains", "PhasedRunRow", "ServedPhase", "chain_d
 
 Search = Callable[[Scenario], Mapping[str, Any] | None]
 TRAINING: Final = (PretrainPhase, TuningPhase, LoraPhase, ReinforcementPhase)
+METHODS_OF: Final = {"sft": "full", "lora": "lora"}
+"""Methods of fine-tuning by kind of phase."""
 MOST_FRONT: Final = 60
 """Chains of a front that an answer lists."""
 NOT_MODELLED: Final = (
@@ -271,6 +275,8 @@ def _check(asked: PlanRunQuestion) -> list[str]:
         if isinstance(phase, PretrainPhase) and last_tuned is not None:
             raise QuestionError(f"{name} comes after {last_tuned}; pre-training comes first.")
         last_tuned = last_tuned if isinstance(phase, PretrainPhase) else name
+        if isinstance(phase, TuningPhase | LoraPhase) and (phase.tokens is None) == (phase.samples is None):
+            raise QuestionError(f"{name} needs the size of its data set: give either `tokens` or `samples`.")
         if isinstance(phase, ReinforcementPhase) and (phase.measured_step_s is None) != (phase.measured_procs is None):
             raise QuestionError(f"{name}: give `measured_step_s` and `measured_procs` together, or neither.")
     return names
@@ -372,7 +378,7 @@ class _OfferPlanner:
         )
 
     def _size_services(self, tell: Callable[[float, str], None]) -> tuple[tuple[ServedPhase, ...], str]:
-        found = []
+        found: list[ServedPhase] = []
         for phase, name in self.phases:
             if not isinstance(phase, ServePhase):
                 continue
@@ -404,13 +410,14 @@ class _OfferPlanner:
 
     def _sizes(self, phase: Any, most: int) -> list[int]:
         node = self.offer.system.node_size
-        if isinstance(phase, ReinforcementPhase):
-            return phase_sizes(node, 1.0, most)
+        if not isinstance(phase, PretrainPhase):
+            is_short = any(isinstance(each, PretrainPhase) for each, _ in self.trained)
+            return phase_sizes(node, 1.0, most, is_short=is_short)
         scenario = self._scenario(phase, node)
         self.context.bounds.searchable(scenario)  # refuse a datatype or limit before the first size is searched
         least = least_gpus(
             scenario,
-            _tokens_of(phase),
+            phase.tokens,
             self.goal.deadline_days,
             is_offloaded=self.asked.offload or self.asked.figures_of == "fastest",
         )
@@ -435,21 +442,23 @@ class _OfferPlanner:
             return curve_of_steps(
                 name, phase.kind, sizes, lambda gpus: self._step(phase, gpus), parameters, inputs, tell, stops
             )
-        inputs = replace(self.inputs, tokens=_tokens_of(phase))
+        if not isinstance(phase, PretrainPhase):
+            goal = self._tuning(phase)
+            inputs = replace(self.inputs, tokens=float(goal.steps))
+            parameters = float(parameter_count(goal.model))
+            kind = phase.kind
+            return curve_of_steps(
+                name, kind, sizes, lambda gpus: self._tune(goal, kind, gpus), parameters, inputs, tell, stops
+            )
+        inputs = replace(self.inputs, tokens=phase.tokens)
         return curve_of_training(
-            name, phase.kind, sizes, lambda gpus: self._scenario(phase, gpus), self._search, inputs, tell, stops
+            name, phase.kind, sizes, lambda gpus: self._scenario(phase, gpus), self.search, inputs, tell, stops
         )
 
-    def _search(self, scenario: Scenario) -> Mapping[str, Any] | None:
-        return self.search(scenario)
-
-    def _scenario(self, phase: Any, gpus: int) -> Scenario:
+    def _scenario(self, phase: PretrainPhase, gpus: int) -> Scenario:
         asked = self.asked
-        model = found_model(asked.model)
-        if not isinstance(phase, PretrainPhase):
-            model = _tuned(asked, phase)
         return Scenario.of(
-            model,
+            found_model(asked.model),
             self.offer.system,
             num_procs=gpus,
             max_batch_size=phase.max_batch_size or asked.max_batch_size,
@@ -469,7 +478,34 @@ class _OfferPlanner:
         if best is None:
             return " ".join(dict.fromkeys(found.reasons.values()))
         half = goal.constants.value("interval.own" if is_own else f"interval.{best.step.mode}")
-        return StepFound(best.step.seconds, half, _step_words(best), best)
+        return StepFound(best.step.seconds, math.exp(-half), math.exp(half), _step_words(best), best)
+
+    def _tuning(self, phase: Any) -> FineTuningGoal:
+        """Return the goal of a phase of fine-tuning, as `plan_fine_tuning` has it."""
+        said = {
+            name: getattr(phase, name) for name in FineTuningQuestion.model_fields if name in type(phase).model_fields
+        }
+        samples = phase.samples
+        if samples is None:
+            mean = phase.lengths.mean
+            if mean is None:
+                mean = sum(phase.lengths.lengths or (1.0,)) / len(phase.lengths.lengths or (1.0,))
+            samples = max(round(phase.tokens / mean), 1)
+        return fine_tuning_goal(
+            FineTuningQuestion(
+                **{**said, "samples": samples, "method": METHODS_OF[phase.kind]},
+                model=self.asked.model,
+                system=_document_of(self.offer.system),
+            )
+        )
+
+    def _tune(self, goal: FineTuningGoal, kind: str, gpus: int) -> StepFound | str:
+        """Return the fastest step of fine-tuning on so many GPUs, or the reason why none runs."""
+        found = plan_method(goal, METHODS_OF[kind], gpus)
+        if found.seconds is None:
+            return found.reason
+        low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
+        return StepFound(found.seconds / goal.steps, low, high, execution_name(found.row), found.row)
 
     def _software(self, phase: Any) -> float:
         """Return the factor of one's own software, from a step measured on some number of GPUs."""
@@ -493,21 +529,6 @@ def _document_of(system: System) -> Any:
     import hardware
 
     return hardware.to_document(system)
-
-
-def _tokens_of(phase: Any) -> float:
-    return float(phase.tokens) * (1.0 if isinstance(phase, PretrainPhase) else phase.epochs)
-
-
-def _tuned(asked: PlanRunQuestion, phase: TuningPhase | LoraPhase) -> Model:
-    """Return the model of a fine-tuning phase."""
-    model = found_model(asked.model)
-    if phase.pack_to is not None:
-        model = models.edited(model, {"seq_size": phase.pack_to})
-    values = {
-        name: value for name in models.ModelTuning.model_fields if (value := getattr(phase, name, None)) is not None
-    }
-    return models.tuned(model, values)
 
 
 def _step_words(step: ModeStep) -> str:

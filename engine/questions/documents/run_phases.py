@@ -6,17 +6,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, create_model
 
+from engine.questions.documents.fine_tuning import FineTuningQuestion
 from engine.questions.documents.post_training import PostTrainingQuestion
 from engine.questions.documents.serving import FIRST_TOKEN_S, PER_TOKEN_S, Limit
 from engine.questions.fields import Asked
-from engine.questions.scenario_documents import (
-    LIMITS_SCHEMA,
-    AdapterTargets,
-    FrozenWeightBits,
-    Limits,
-    LossChunk,
-    SampleLengths,
-)
+from engine.questions.scenario_documents import LIMITS_SCHEMA, Limits
 from engine.questions.verb import Document, Named
 from models.documents import Accepts, Number, Text, Whole
 
@@ -38,11 +32,9 @@ PHASE_WORDS: Final = {
     "serve": "Serving",
 }
 """Kinds of phases on screen, in the order in which they may come first."""
-RANK: Final = 16
-"""Rank of adapters where none is given. Source: stated by us."""
-
 Name = Annotated[str, Text(100, shortest=1)]
 PhaseTokens = Annotated[float, Number(1, 1e18)]
+Samples = Annotated[int, Whole(1, 10**12)]
 Batch = Annotated[int, Whole(1, 2**31 - 1)]
 PhaseLimits = Annotated[
     Limits,
@@ -71,52 +63,42 @@ class PretrainPhase(_Phase):
     limits: PhaseLimits
 
 
-class _Tuning(_Phase):
-    """Fields of fine-tuning."""
-
-    tokens: PhaseTokens = Field(description="Tokens of the data set.")
-    epochs: Annotated[float, Number(1e-3, 1e4)] = Field(default=1.0, description="Passes over the data set.")
-    max_batch_size: Batch | None = Field(
-        default=None, description="Largest global batch [samples]; the whole question's by default."
+def _other_fields(question: type[Document], *left_out: str) -> Any:
+    """Return a phase with the fields of a question, but for those that a plan of phases answers itself."""
+    chosen_by_plan = {"format", "model", "system", "num_procs", "price_usd_per_h", *left_out}
+    return create_model(
+        f"{question.__name__}Terms",
+        __base__=_Phase,
+        **{
+            name: (field.annotation, field)
+            for name, field in question.model_fields.items()
+            if name not in chosen_by_plan
+        },
     )
-    pack_to: Annotated[int, Whole(1, 2**30)] | None = Field(
-        default=None, description="Tokens of a sequence, into which samples are packed; the model's by default."
-    )
-    sample_lengths: SampleLengths = None
-    loss_chunk: LossChunk = None
-    limits: PhaseLimits
 
 
-class TuningPhase(_Tuning):
-    """Fine-tuning of all weights."""
+_TUNING: Any = _other_fields(FineTuningQuestion, "method", "samples", "adapter_rank", "adapter_targets")
+_ADAPTERS: Any = _other_fields(FineTuningQuestion, "method", "samples")
+_REINFORCEMENT: Any = _other_fields(PostTrainingQuestion, "split", "sizes")
+
+
+class TuningPhase(_TUNING):  # type: ignore[misc]
+    """Fine-tuning of all weights; fields as in `plan_fine_tuning`."""
 
     kind: Literal["sft"]
+    tokens: PhaseTokens | None = Field(default=None, description="Tokens of the data set. Or give `samples`.")
+    samples: Samples | None = Field(default=None, description="Samples of the data set, instead of `tokens`.")
 
 
-class LoraPhase(_Tuning):
-    """Fine-tuning of adapters on frozen weights."""
+class LoraPhase(_ADAPTERS):  # type: ignore[misc]
+    """Fine-tuning of adapters on frozen weights; fields as in `plan_fine_tuning`."""
 
     kind: Literal["lora"]
-    adapter_rank: Annotated[int, Whole(1, 2**16)] = Field(default=RANK, description="Rank of the adapters.")
-    adapter_targets: AdapterTargets = None
-    frozen_weight_bits: FrozenWeightBits = None
+    tokens: PhaseTokens | None = Field(default=None, description="Tokens of the data set. Or give `samples`.")
+    samples: Samples | None = Field(default=None, description="Samples of the data set, instead of `tokens`.")
 
 
-CHOSEN_BY_PLAN: Final = {"format", "model", "system", "num_procs", "split", "sizes", "price_usd_per_h"}
-"""Fields of a question about post-training that a plan of phases answers itself."""
-_TERMS: Any = create_model(
-    "ReinforcementTerms",
-    __base__=_Phase,
-    **{
-        name: (field.annotation, field)
-        for name, field in PostTrainingQuestion.model_fields.items()
-        if name not in CHOSEN_BY_PLAN
-    },
-)
-"""All other fields of that question, which declares them."""
-
-
-class ReinforcementPhase(_TERMS):  # type: ignore[misc]
+class ReinforcementPhase(_REINFORCEMENT):  # type: ignore[misc]
     """Reinforcement learning; fields as in `plan_post_training`."""
 
     kind: Literal["rl"]
