@@ -36,8 +36,8 @@ HOURS: Final = 24.0
 """Hours of a day [h]."""
 UPPER: Final = 1.2816
 """Standard deviations of a normal law from its mean to the 90 % quantile."""
-MOST_SUMS: Final = 200_000
-"""Sums of a front that are compared; of more the chain is refused. Source: stated by us."""
+MOST_SUMS: Final = {2: 4_000_000, 4: 400_000}
+"""Sums that are compared at once, by number of criteria; of more the chain is refused. Source: stated by us."""
 MORE_DAYS: Final = 1.0
 """Days that a deadline is moved by, to see whether it binds. Source: stated by us."""
 MORE_USD: Final = 0.1
@@ -225,9 +225,9 @@ class _Sums:
 def _add_phase(sums: _Sums, curve: PhaseCurve, usable: Sequence[int], has_error: bool) -> _Sums:
     """Return the non-dominated sums with one more phase."""
     own = np.array([_criteria_of(curve.sizes[at], has_error) for at in usable])
+    if len(sums.criteria) * len(own) > MOST_SUMS[own.shape[1]]:
+        raise DerivedError("There are too many phases to compare all their sizes; leave one out, or `room_for_error`.")
     total = (sums.criteria[:, None, :] + own[None, :, :]).reshape(-1, own.shape[1])
-    if len(total) > MOST_SUMS * len(usable):
-        raise DerivedError("There are too many phases to compare all their sizes; leave one out.")
     kept = _non_dominated(total)
     before, place = np.divmod(kept, len(usable))
     picks = np.column_stack([sums.picks[before], np.asarray(usable)[place]])
@@ -291,7 +291,18 @@ def chains_on_system(
 
     Raises `DerivedError` where there are too many sums to compare.
     """
-    service = service or ServiceShare()
+    return _chains(curves, terms, goal, most, service or ServiceShare(), {})
+
+
+def _chains(
+    curves: Sequence[PhaseCurve],
+    terms: ChainTerms,
+    goal: ChainGoal,
+    most: int,
+    service: ServiceShare,
+    known: dict[int | None, list[tuple[int, _Sums]]],
+) -> ChainsOnSystem:
+    """Return the chains on one system; `known` has sums of the same curves and GPUs by the GPUs that are given."""
     room = most - service.beside
     terms = replace(terms, is_held=terms.is_held or goal.num_procs is not None)
     nothing = ChainsOnSystem(tuple(curves), terms, goal, service, room, (), None, "", None, None)
@@ -302,7 +313,7 @@ def chains_on_system(
             return replace(nothing, obstacle=curve.obstacle)
     if goal.budget_usd is not None and terms.usd_middle is None:
         return replace(nothing, obstacle="No price is recorded, so no budget can be held; give `usd_low`.")
-    return _Solver(curves, terms, goal, room, service).solve(nothing)
+    return _Solver(curves, terms, goal, room, service).solve(nothing, known)
 
 
 class _Solver:
@@ -315,9 +326,11 @@ class _Solver:
         # Limits at the value need no widths: two criteria then.
         self.has_error = goal.room_for_error
 
-    def solve(self, nothing: ChainsOnSystem) -> ChainsOnSystem:
+    def solve(self, nothing: ChainsOnSystem, known: dict[int | None, list[tuple[int, _Sums]]]) -> ChainsOnSystem:
         """Return the front and the best chain, or the obstacle."""
-        parts = list(self._parts())
+        if self.goal.num_procs not in known:
+            known[self.goal.num_procs] = list(self._parts())
+        parts = known[self.goal.num_procs]
         if not parts:
             least = max(curve.sizes[0].gpus for curve in self.curves)
             said = self.goal.num_procs or self.most
@@ -457,6 +470,8 @@ def explain_chains(
     names = [*moves, *([node] if grow is not None else [])]
     wider = None if grow is None else grow()
     gains: dict[tuple[str, ...], ChainChange] = {}
+    own_sums: dict[int | None, list[tuple[int, _Sums]]] = {}
+    wider_sums: dict[int | None, list[tuple[int, _Sums]]] = {}
     for chosen in (each for count in range(1, len(names) + 1) for each in combinations(names, count)):
         moved = goal
         for name in chosen:
@@ -469,10 +484,12 @@ def explain_chains(
                         if getattr(moves[name], field) != getattr(goal, field)
                     },
                 )
-        curves, gpus = wider if wider is not None and node in chosen else (found.curves, most)
+        is_wider = wider is not None and node in chosen
+        curves, gpus = wider if wider is not None and is_wider else (found.curves, most)
+        sums = wider_sums if is_wider else own_sums
         if node in chosen and goal.num_procs is not None:
             moved = replace(moved, num_procs=goal.num_procs + gpus - most)
-        after = chains_on_system(curves, found.terms, moved, most=gpus, service=found.service)
+        after = _chains(curves, found.terms, moved, gpus, found.service, sums)
         change = _change(
             " and ".join([chosen[0], *(f"{each[0].lower()}{each[1:]}" for each in chosen[1:])]), found, after
         )

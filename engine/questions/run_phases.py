@@ -149,7 +149,7 @@ class SystemChainsRow(Document):
     usd_per_gpu_hour: list[float] | None
     is_held: bool = Field(description="Whether the GPUs are held, and paid, from the first phase to the last.")
     chosen: ChainRow | None
-    front: list[ChainFrontRow] = Field(description="Days against cost, the shortest first; at most 60.")
+    front: list[ChainFrontRow] = Field(description="Days against cost, the shortest first; at most 61.")
     front_size: int
     curves: list[PhaseCurveRow]
     obstacle: str
@@ -710,7 +710,7 @@ def _system_row(found: OfferedChains) -> dict[str, Any]:
 
 
 def thinned_front(chains: ChainsOnSystem) -> list[Chain]:
-    """Return the chains of a front that are listed: its ends, and others evenly between them by number.
+    """Return the chains of a front that are listed: its ends, the chosen one, and others evenly by number.
 
     Args:
         chains: on a system.
@@ -719,6 +719,9 @@ def thinned_front(chains: ChainsOnSystem) -> list[Chain]:
     if count <= MOST_FRONT:
         return list(chains.front)
     places = {round(each * (count - 1) / (MOST_FRONT - 1)) for each in range(MOST_FRONT)}
+    chosen = chains.chosen
+    if chosen is not None:
+        places |= {place for place, each in enumerate(chains.front) if each.sizes == chosen.sizes}
     return [chains.front[place] for place in sorted(places)]
 
 

@@ -165,6 +165,7 @@ def _csv_table(document: Mapping[str, Any]) -> str:
         return cells
 
     chain = document.get("chain")
+    names: tuple[str, ...]
     if chain is None:
         names = ("num_procs", "days", "usd", "mwh", "gpu_hours", "failures", "goodput", "layout")
         rows = [
@@ -215,7 +216,8 @@ def _print_chain(chain: Mapping[str, Any]) -> None:
             daily = each["usd_per_day"]
             cost = "-" if daily is None else " to ".join(map(_format_number, daily))
             when = "afterwards" if each["when"] == "after" else "meanwhile"
-            write_line(f"{each['name']}, {when}: {_counted(each['num_procs'], 'GPU')}, {each['layout']}; {cost} USD per day")
+            gpus = _counted(each["num_procs"], "GPU")
+            write_line(f"{each['name']}, {when}: {gpus}, {each['layout']}; {cost} USD per day")
     for each in chain["systems"]:
         front = each["front"]
         said = each["obstacle"] or f"{_counted(each['front_size'], 'chain')} on the front of days and cost"

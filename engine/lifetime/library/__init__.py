@@ -1,1 +1,1 @@
-"""Ready fleets, as the question plan_fleet has them."""
+"""Ready lives of models, as the question plan_run has them."""

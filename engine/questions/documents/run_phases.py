@@ -66,15 +66,10 @@ class PretrainPhase(_Phase):
 def _other_fields(question: type[Document], *left_out: str) -> Any:
     """Return a phase with the fields of a question, but for those that a plan of phases answers itself."""
     chosen_by_plan = {"format", "model", "system", "num_procs", "price_usd_per_h", *left_out}
-    return create_model(
-        f"{question.__name__}Terms",
-        __base__=_Phase,
-        **{
-            name: (field.annotation, field)
-            for name, field in question.model_fields.items()
-            if name not in chosen_by_plan
-        },
-    )
+    others: dict[str, Any] = {
+        name: (field.annotation, field) for name, field in question.model_fields.items() if name not in chosen_by_plan
+    }
+    return create_model(f"{question.__name__}Terms", __base__=_Phase, **others)
 
 
 _TUNING: Any = _other_fields(FineTuningQuestion, "method", "samples", "adapter_rank", "adapter_targets")
