@@ -87,10 +87,8 @@ def draw_phases(link: RunPhasesLink, fields: Mapping[str, LinkField]) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         draw_several(fields["phases"])
         _draw_ready()
-    if link.phases == ["pretrain"]:
-        return
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        draw_whole(fields["most"], width=WIDE, help="Of each system; the GPUs of serving meanwhile are among them.")
+        if link.phases != ["pretrain"]:
+            draw_whole(fields["most"], width=WIDE, help="Of each system; the GPUs of serving meanwhile are among them.")
     for kind in ROWS:
         if kind in link.phases:
             with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
