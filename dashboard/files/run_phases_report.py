@@ -33,6 +33,7 @@ __all__ = [
     "chain_tiles",
     "chain_unit",
     "phases_table",
+    "question_document",
     "system_title",
 ]
 
@@ -63,8 +64,12 @@ def chain_tiles(plan: Mapping[str, Any]) -> list[Tile]:
     held = "held throughout" if system["is_held"] else "at most at once"
     return [
         Tile("GPUs", f"{chain['num_procs']:,}", f"{system_title(system)}, {held}"),
-        Tile("Days", f"{plain(chain['days']['value'])} days", f"deadline {chain['deadline']}" if chain["deadline"] else
-             "of all phases", error=_ends(chain["days"])),
+        Tile(
+            "Days",
+            f"{plain(chain['days']['value'])} days",
+            f"deadline {chain['deadline']}" if chain["deadline"] else "of all phases",
+            error=_ends(chain["days"]),
+        ),
         Tile(
             "Cost",
             ABSENT if usd is None else format_usd_range((usd["value"], usd["value"])),
@@ -78,7 +83,7 @@ def chain_tiles(plan: Mapping[str, Any]) -> list[Tile]:
         Tile("Energy", ABSENT if mwh is None else f"{format_large(mwh)} MWh", "of the training phases"),
         Tile("Failures", plain(chain["failures"]), "expected"),
         Tile("GPU-hours", format_large(chain["gpu_hours"]["value"]), "of the training phases"),
-    ]  # fmt: skip
+    ]
 
 
 def _ends(figure: Mapping[str, Any]) -> str:
@@ -127,7 +132,7 @@ def phases_table(plan: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def binds_table(plan: Mapping[str, Any]) -> pd.DataFrame:
-    """Return moved limits and what they bring, in words.
+    """Return moved limits and their gains, in words.
 
     Args:
         plan: of phases.
@@ -179,7 +184,7 @@ def chain_points(plan: Mapping[str, Any]) -> list[RunPoint]:
         chosen = each["chosen"]
         names = [curve["name"] for curve in each["curves"]]
         for row in each["front"]:
-            is_chosen = chosen is not None and row["sizes"] == chosen["sizes"] and row["days"] == chosen["days"]
+            is_chosen = chosen is not None and all(row[name] == chosen[name] for name in ("sizes", "num_procs"))
             found.append(
                 RunPoint(
                     system_title(each),
@@ -223,6 +228,15 @@ def bars_of(plan: Mapping[str, Any]) -> list[PhaseBar]:
     return bars
 
 
+def question_document(asked: PlanRunQuestion) -> dict[str, Any]:
+    """Return a question as JSON has it, as `shardscape plan run FILE` takes it.
+
+    Args:
+        asked: the question.
+    """
+    return asked.model_dump(mode="json", exclude_defaults=True)
+
+
 def build_phases_report(asked: PlanRunQuestion, plan: Mapping[str, Any], title: str, address: str = "") -> bytes:
     """Return the report of a plan of phases as a UTF-8 HTML document that opens offline.
 
@@ -249,16 +263,12 @@ def build_phases_report(asked: PlanRunQuestion, plan: Mapping[str, Any], title: 
         for each in plan["systems"]
         if each["obstacle"]
     )
-    document = asked.model_dump(mode="json", exclude_defaults=True)
-    document["phases"] = [
-        {"kind": phase.kind, **phase.model_dump(mode="json", exclude_defaults=True)} for phase in asked.phases or ()
-    ]
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     left_out = "".join(f"<li>{escape(each)}</li>" for each in plan["not_modelled"])
     body = (
         f"<h1>{escape(name)}</h1>{answer}{places}{tables}<h2>Not modelled</h2><ul>{left_out}"
         f"<li>Shardscape {escape(version())}, {made}.</li></ul>"
-        f"{whole('question', document, address, 'as a question of the verb plan_run')}"
+        f"{whole('question', question_document(asked), address, 'as a question of the verb plan_run')}"
     )
     return page(name, body, data).encode("utf-8", "replace")
 

@@ -42,7 +42,7 @@ def found_phased_plan(task: Task, question: PlanRunQuestion) -> dict[str, Any]:
 
 
 def _searcher(question: PlanRunQuestion) -> Callable[[Scenario], Mapping[str, Any] | None]:
-    """Return a search that remembers what it found."""
+    """Return a search that remembers its results."""
 
     def search(scenario: Scenario) -> Mapping[str, Any] | None:
         terms = [question.figures_of, question.headroom, question.offload, question.unmeasured]

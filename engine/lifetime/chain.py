@@ -194,7 +194,7 @@ class ChainsOnSystem:
     """Chains of which none is both shorter and cheaper, the shortest first."""
     chosen: Chain | None
     obstacle: str
-    """Why there is no choice; empty with one."""
+    """Reason of a missing choice; empty with one."""
     days_needed: float | None
     """Deadline that would do with the budget as it is [days]; None with a choice, or where no deadline would."""
     usd_needed: float | None
@@ -203,7 +203,7 @@ class ChainsOnSystem:
 
 @dataclass(frozen=True, slots=True)
 class ChainChange:
-    """Limits that are moved, and what it brings."""
+    """Moved limits, and the gain."""
 
     words: str
     days: float | None
@@ -286,7 +286,7 @@ def chains_on_system(
         curves: of all phases in their order.
         terms: price of the GPUs.
         goal: the limits.
-        most: GPUs available, those of services included.
+        most: GPUs available, including GPUs of services.
         service: GPUs of services; none where None.
 
     Raises `DerivedError` where there are too many sums to compare.
@@ -307,7 +307,10 @@ def _chains(
     terms = replace(terms, is_held=terms.is_held or goal.num_procs is not None)
     nothing = ChainsOnSystem(tuple(curves), terms, goal, service, room, (), None, "", None, None)
     if goal.num_procs is not None and goal.num_procs > room:
-        return replace(nothing, obstacle=f"{goal.num_procs:,} GPUs are more than the {max(room, 0):,} available.")
+        besides = f" besides the {service.beside:,} that serve" if service.beside else ""
+        return replace(
+            nothing, obstacle=f"{goal.num_procs:,} GPUs are more than the {max(room, 0):,} available{besides}."
+        )
     for curve in curves:
         if curve.obstacle:
             return replace(nothing, obstacle=curve.obstacle)
@@ -348,6 +351,12 @@ class _Solver:
         in_budget = _within(upper_cost, self.goal.budget_usd)
         kept = _non_dominated(np.column_stack([days, cost]))
         front = tuple(self._chain(picks[at], int(held[at])) for at in kept)
+        if self.goal.num_procs is not None:  # other sizes are on the front only
+            own = held == self.goal.num_procs
+            if not own.any():
+                return replace(nothing, front=front, obstacle=f"A phase does not fit {self.goal.num_procs:,} GPUs.")
+            picks, held, days, cost = picks[own], held[own], days[own], cost[own]
+            upper_days, upper_cost, in_time, in_budget = upper_days[own], upper_cost[own], in_time[own], in_budget[own]
         able = np.flatnonzero(in_time & in_budget)
         if len(able):
             keys = (days, cost) if self.goal.is_shortest else (cost, days)
@@ -356,7 +365,7 @@ class _Solver:
         return replace(
             nothing,
             front=front,
-            obstacle=self._describe_obstacle(upper_days, upper_cost, held, in_time, in_budget),
+            obstacle=self._describe_obstacle(upper_days, upper_cost, in_time, in_budget),
             days_needed=_least(upper_days[in_budget]),
             usd_needed=None if self.goal.budget_usd is None else _least(upper_cost[in_time]),
         )
@@ -369,7 +378,7 @@ class _Solver:
                 yield 0, sums
             return
         sizes = {size.gpus for curve in self.curves for size in curve.sizes if size.gpus <= self.most}
-        for gpus in [self.goal.num_procs] if self.goal.num_procs is not None else sorted(sizes):
+        for gpus in sorted({*sizes, *([self.goal.num_procs] if self.goal.num_procs is not None else [])}):
             sums = _sums_within(self.curves, gpus, self.has_error)
             if sums is not None:
                 yield gpus, sums
@@ -425,7 +434,6 @@ class _Solver:
         self,
         days: Floats,
         cost: Floats,
-        held: np.ndarray[Any, Any],
         in_time: np.ndarray[Any, Any],
         in_budget: np.ndarray[Any, Any],
     ) -> str:

@@ -22,6 +22,7 @@ __all__ = ["StepFound", "curve_of_steps", "curve_of_training", "least_gpus", "ph
 DAY: Final = 86_400.0
 """Seconds of a day [s]."""
 KWH_PER_MWH: Final = 1_000.0
+"""Kilowatt-hours of a megawatt-hour."""
 BEYOND: Final = 4
 """Multiple of the fastest size up to which larger ones are tried. Source: stated by us."""
 FEW: Final = 8

@@ -59,6 +59,8 @@ Search = Callable[[Scenario], Mapping[str, Any] | None]
 TRAINING: Final = (PretrainPhase, TuningPhase, LoraPhase, ReinforcementPhase)
 METHODS_OF: Final = {"sft": "full", "lora": "lora"}
 """Methods of fine-tuning by kind of phase."""
+BEYOND: Final = 2
+"""Multiple of GPUs that are given up to which sizes are tried. Source: stated by us."""
 MOST_FRONT: Final = 60
 """Chains of a front that an answer lists."""
 NOT_MODELLED: Final = (
@@ -334,8 +336,9 @@ class _OfferPlanner:
         if obstacle:
             nothing = ChainsOnSystem((), self._terms(), self.goal, share, 0, (), None, obstacle, None, None)
             return OfferedChains(self.offer, nothing, services)
-        room = self.offer.most_procs - share.beside
-        most = max(min(room, self.goal.num_procs or room), 1)
+        most = max(self.offer.most_procs - share.beside, 1)
+        if self.goal.num_procs is not None:  # a little beyond, to show what more would bring
+            most = min(most, BEYOND * self.goal.num_procs)
         for place, (phase, name) in enumerate(self.trained):
 
             def tell_size(share: float, doing: str, before: int = place) -> None:
@@ -343,7 +346,7 @@ class _OfferPlanner:
 
             self.curves.append(self._curve(phase, name, self._sizes(phase, most), tell_size))
         found = self._solve(share)
-        if found.chosen is not None and found.chosen.sizes:
+        if found.chosen is not None and self.goal.num_procs is None:
             for place, size in enumerate(found.chosen.sizes):
                 tried = [each.gpus for each in self.curves[place].sizes]
                 closer = closer_sizes(self.offer.system.node_size, size.gpus, tried, most)
@@ -412,7 +415,7 @@ class _OfferPlanner:
         node = self.offer.system.node_size
         if not isinstance(phase, PretrainPhase):
             is_short = any(isinstance(each, PretrainPhase) for each, _ in self.trained)
-            return phase_sizes(node, 1.0, most, is_short=is_short)
+            return self._with_given(phase_sizes(node, 1.0, most, is_short=is_short))
         scenario = self._scenario(phase, node)
         self.context.bounds.searchable(scenario)  # refuse a datatype or limit before the first size is searched
         least = least_gpus(
@@ -421,7 +424,12 @@ class _OfferPlanner:
             self.goal.deadline_days,
             is_offloaded=self.asked.offload or self.asked.figures_of == "fastest",
         )
-        return phase_sizes(node, least, most)
+        return self._with_given(phase_sizes(node, least, most))
+
+    def _with_given(self, sizes: list[int]) -> list[int]:
+        """Return sizes with the GPUs that are given."""
+        given = self.goal.num_procs
+        return sizes if given is None or given > self.offer.most_procs else sorted({*sizes, given})
 
     def _add_sizes(self, place: int, sizes: Sequence[int]) -> None:
         if sizes:
@@ -715,14 +723,14 @@ def thinned_front(chains: ChainsOnSystem) -> list[Chain]:
     Args:
         chains: on a system.
     """
-    count = len(chains.front)
-    if count <= MOST_FRONT:
-        return list(chains.front)
-    places = {round(each * (count - 1) / (MOST_FRONT - 1)) for each in range(MOST_FRONT)}
-    chosen = chains.chosen
-    if chosen is not None:
-        places |= {place for place, each in enumerate(chains.front) if each.sizes == chosen.sizes}
-    return [chains.front[place] for place in sorted(places)]
+    count, chosen = len(chains.front), chains.chosen
+    places = set(range(count))
+    if count > MOST_FRONT:
+        places = {round(each * (count - 1) / (MOST_FRONT - 1)) for each in range(MOST_FRONT)}
+    found = [chains.front[place] for place in sorted(places)]
+    if chosen is not None and not any(each.sizes == chosen.sizes and each.held == chosen.held for each in found):
+        found = sorted([*found, chosen], key=lambda each: each.days.value)
+    return found
 
 
 def chain_document(found: ChainPlan) -> dict[str, Any]:

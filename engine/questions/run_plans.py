@@ -158,7 +158,15 @@ def find_phased_plan(
     context: Context | None = None,
     search: Callable[[Scenario], Mapping[str, Any] | None] | None = None,
 ) -> ChainPlan:
-    """Return the plan of a question with phases; see `find_run_plan`."""
+    """Return the plan of a question with phases.
+
+    Args:
+        asked: the question.
+        context: bounds, progress and cancelling.
+        search: returns the execution to run of a scenario, if results are cached elsewhere; see `find_execution`.
+
+    Raises `QuestionError`, the errors of loading models and systems, and `engine.ExplorationCancelled`.
+    """
     context = context or Context()
 
     def find_searched(scenario: Scenario) -> Mapping[str, Any] | None:
@@ -308,7 +316,8 @@ PLAN_RUN = Verb(
     "plan_run",
     "Plan a training run",
     "Says how many GPUs of which system train a model by a deadline or within a budget: execution, days, cost, energy, "
-    "failures and goodput with intervals, the curve of days against cost, and sizes that waste less.",
+    "failures and goodput with intervals, the curve of days against cost, and sizes that waste less. With phases "
+    "(pretrain, sft, lora, rl, serve) each gets its own number of GPUs, and the answer says what binds.",
     PlanRunQuestion,
     PlanRunAnswer,
     _answer_plan_run,

@@ -96,9 +96,16 @@ def phases_over_time(bars: Sequence[PhaseBar], *, deadline: float | None = None,
             showlegend=False,
         )
         note(
-            drawing, "deadline", colours, x=deadline, y=-0.5, xanchor="right", xshift=-4, yanchor="bottom",
+            drawing,
+            "deadline",
+            colours,
+            x=deadline,
+            y=-0.5,
+            xanchor="right",
+            xshift=-4,
+            yanchor="bottom",
             colour=colours.worse,
-        )  # fmt: skip
+        )
     drawing.update_xaxes(title="Days", range=[0, AIR * last])
     drawing.update_yaxes(range=[-0.55, len(bars) - 0.1], showticklabels=False, showgrid=False)
     drawing.update_layout(showlegend=False, margin={"t": 10, "r": 18, "l": 8})

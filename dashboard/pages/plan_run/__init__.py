@@ -1,7 +1,8 @@
 """Plan a run: how many GPUs of which system train a model by a deadline or within a budget, and at what cost."""
 
+from dashboard.link.run_phases import RunPhasesLink
 from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
-from dashboard.pages.plan_run.link import PAGE_NAME, PlanRunLink, RunPhasesLink
+from dashboard.pages.plan_run.link import PAGE_NAME, PlanRunLink
 from engine.questions.documents.cost import PlanRunQuestion
 
 __all__ = ["PAGE"]

@@ -11,12 +11,9 @@ import streamlit as st
 from dashboard.link import state
 from dashboard.link.catalogue import list_model_titles, name_or_first, named_model, named_system, system_of, systems
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.plan_run.link import PAGE_NAME, PlanRunLink, RunPhasesLink
-from dashboard.pages.plan_run.phases import (
-    draw_phases,
-    phase_documents,
-    read_phases,
-)
+from dashboard.link.run_phases import RunPhasesLink, phase_documents
+from dashboard.pages.plan_run.link import PAGE_NAME, PlanRunLink
+from dashboard.pages.plan_run.phases import draw_phases, read_phases
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import (
     draw_choice,
@@ -53,7 +50,7 @@ PRICES: Final = re.compile(rf"(?:[\w.+-]{{1,80}}~(?:rent|reserve|buy)~{_NUMBER}~
 
 
 def parse_inputs() -> tuple[PlanRunQuestion, PlanRunLink, RunPhasesLink, Mapping[str, LinkField]]:
-    """Parse the link: the question, the page's other parameters, those of phases, and all fields by name.
+    """Parse the link: the question, the page's other parameters, the phases' parameters, and all fields by name.
 
     Model, batch and datatype start as the scenario's. Raises the errors of loading models and systems, and
     `ValueError` for prices that cannot be.

@@ -19,6 +19,7 @@ from dashboard.files.run_phases_report import (
     chain_tiles,
     chain_unit,
     phases_table,
+    question_document,
     system_title,
 )
 from dashboard.widgets import share
@@ -78,12 +79,12 @@ def _draw_front(question: PlanRunQuestion, plan: dict[str, Any], title: str, mod
                 help="One HTML file that opens offline; print it for PDF.",
             )
             draw_download(
-                "The plan as JSON",
-                lambda: json.dumps(plan, indent=1),
-                "phases-plan.json",
+                "Question as JSON",
+                lambda: json.dumps(question_document(question), indent=1),
+                "life.json",
                 "application/json",
-                key="plan_run_phases_json",
-                help="All figures: phases with executions, fronts and curves.",
+                key="plan_run_question",
+                help="For shardscape plan run life.json, and to add what the page leaves out.",
             )
 
 

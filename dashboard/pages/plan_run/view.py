@@ -23,8 +23,9 @@ from dashboard.jobs.run_plans import RunPhasesJob, RunPlanJob
 from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.fields import LinkField
+from dashboard.link.run_phases import RunPhasesLink
 from dashboard.pages.plan_run.inputs import draw_inputs, parse_inputs
-from dashboard.pages.plan_run.link import PlanRunLink, RunPhasesLink
+from dashboard.pages.plan_run.link import PlanRunLink
 from dashboard.pages.plan_run.phases_view import draw_phases_plan
 from dashboard.widgets import launch, share
 from dashboard.widgets.chart import show

@@ -64,7 +64,7 @@ class PretrainPhase(_Phase):
 
 
 def _other_fields(question: type[Document], *left_out: str) -> Any:
-    """Return a phase with the fields of a question, but for those that a plan of phases answers itself."""
+    """Return a phase with the fields of a question, without the fields that a plan of phases answers itself."""
     chosen_by_plan = {"format", "model", "system", "num_procs", "price_usd_per_h", *left_out}
     others: dict[str, Any] = {
         name: (field.annotation, field) for name, field in question.model_fields.items() if name not in chosen_by_plan

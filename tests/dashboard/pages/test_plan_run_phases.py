@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.plans.run_phases import PhaseBar, phases_over_time
-from dashboard.pages.plan_run.phases import link_of_life
+from dashboard.link.run_phases import link_of_life
 from engine.lifetime.ready import READY_LIVES, ready_life
 from engine.questions.documents.cost import PlanRunQuestion
 from tests.dashboard.page_runs import html, page_alone
@@ -62,15 +62,22 @@ def test_ready_examples_are_links_of_the_same_question(name: str) -> None:
     def parsed() -> None:
         import streamlit as st
 
-        from dashboard.pages.plan_run.inputs import parse_inputs
+        from dashboard.link.fields import LinkReader
+        from dashboard.link.run_phases import RunPhasesLink, phase_documents
 
-        st.session_state["found"] = parse_inputs()[0].model_dump()
+        reader = LinkReader(RunPhasesLink, "plan_run")
+        for each in RunPhasesLink.model_fields:
+            reader.read(each)
+        url = st.session_state["_url"]
+        found = phase_documents(reader.build(), float(url["plan_run_tokens"]) * 1e9, url["plan_run_model"])
+        st.session_state["found"] = found
 
     app = AppTest.from_function(parsed)
     app.session_state["_url"] = link
     app.run()
     assert not app.exception
-    assert app.session_state["found"] == asked.model_dump()
+    assert PlanRunQuestion.model_validate({**life, "phases": app.session_state["found"]}) == asked
+    assert float(link["plan_run_days"]) == asked.deadline_days
 
 
 def test_bars_say_when_each_phase_is() -> None:

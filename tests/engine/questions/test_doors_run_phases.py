@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dashboard.files.run_phases_report import build_phases_report
+from dashboard.files.run_phases_report import build_phases_report, question_document
 from engine.lifetime.ready import READY_LIVES, ready_life
 from engine.questions import VERBS, answer
 from engine.questions.documents.cost import PlanRunQuestion
@@ -149,20 +149,21 @@ def test_a_question_that_cannot_be_is_one_sentence(
 
 
 def test_refused_plans_say_the_least_that_would_do() -> None:
-    late = plan(deadline_days=0.1)
+    phases = [SFT, LORA]
+    late = plan(phases=phases, deadline_days=0.005)
     (system,) = late["systems"]
     assert late["chosen"] is None
     assert "The least times of the phases add up to" in system["obstacle"]
     assert all("deadline_days" in row["misses"] for row in system["front"])
     needed = float(re.findall(r"a deadline of ([\d.,]+) days", late["relaxation"])[0])
-    assert plan(deadline_days=needed)["chosen"] is not None
-    assert plan(deadline_days=0.998 * needed)["chosen"] is None
-    poor = plan(budget_usd=100.0)
+    assert plan(phases=phases, deadline_days=needed)["chosen"] is not None
+    assert plan(phases=phases, deadline_days=0.998 * needed)["chosen"] is None
+    poor = plan(phases=phases, budget_usd=1.0)
     usd = float(re.findall(r"a budget of ([\d.,]+) USD", poor["relaxation"])[0].replace(",", ""))
-    assert plan(budget_usd=usd)["chosen"]["budget"] == "kept"
+    assert plan(phases=phases, budget_usd=usd)["chosen"]["budget"] == "kept"
     unpriced = {"system": "b200_180g_sxm", "most_procs": 8}
-    assert "give `usd_low`" in plan(systems=[unpriced], budget_usd=1e9)["systems"][0]["obstacle"]
-    assert plan(systems=[unpriced])["chosen"]["usd"] is None
+    assert "give `usd_low`" in plan(phases=phases, systems=[unpriced], budget_usd=1e9)["systems"][0]["obstacle"]
+    assert plan(phases=phases, systems=[unpriced])["chosen"]["usd"] is None
 
 
 def test_command_report_and_json_say_the_same(shardscape: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
@@ -188,6 +189,7 @@ def test_command_report_and_json_say_the_same(shardscape: Callable[..., tuple[in
         assert text in report
     (again,) = re.findall(r'<pre id="question">(.*?)</pre>', report, re.DOTALL)
     assert PlanRunQuestion.model_validate_json(again.replace("&quot;", '"')) == question
+    assert PlanRunQuestion.model_validate(question_document(question)) == question
 
 
 @pytest.mark.parametrize("name", READY_LIVES)
