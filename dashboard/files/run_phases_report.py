@@ -62,6 +62,8 @@ def chain_tiles(plan: Mapping[str, Any]) -> list[Tile]:
     system = next(each for each in plan["systems"] if each["system"] == plan["system"])
     usd, mwh = chain["usd"], chain["mwh"]
     held = "held throughout" if system["is_held"] else "at most at once"
+    beside = sum(each["num_procs"] for each in chain["services"] if each["when"] == "meanwhile")
+    held += f"; {beside:,} more serve" if beside else ""
     return [
         Tile("GPUs", f"{chain['num_procs']:,}", f"{system_title(system)}, {held}"),
         Tile(

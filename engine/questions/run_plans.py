@@ -17,7 +17,8 @@ from engine.questions.documents.cost import PlanRunQuestion, RunAssumptionsQuest
 from engine.questions.documents.fleet import FleetQuestion
 from engine.questions.plain import plain
 from engine.questions.recommendations import find_recommendation
-from engine.questions.run_phases import ChainPlan, PhasedRunRow, chain_document, find_chain_plan
+from engine.questions.run_phase_rows import PhasedRunRow, chain_document
+from engine.questions.run_phases import ChainPlan, find_chain_plan
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.recommendation.training_plans import (
@@ -93,7 +94,9 @@ class PlanRunAnswer(Document):
     system: str | None = Field(description="Chosen system; null if nothing reaches the goal.")
     terms: str | None
     chosen: SizedRunRow | None
-    recommended: Row | None = Field(description="Execution of the chosen run, as `export_launch` takes it.")
+    recommended: Row | None = Field(
+        description="Execution of the chosen run, or of its first pre-training, as `export_launch` takes it."
+    )
     systems: list[SystemRunsRow]
     chain: PhasedRunRow | None = Field(default=None, description="Plan of phases, for a question with phases.")
     units: dict[str, str]
@@ -264,14 +267,16 @@ def phased_plan_document(found: ChainPlan) -> dict[str, Any]:
     Args:
         found: the plan.
     """
+    chain = chain_document(found)
+    phases = () if chain["chosen"] is None else chain["chosen"]["phases"]
     return {
-        "model": found_model(found.asked.model).name,
-        "system": None if found.chosen is None else found.chosen.offer.system.name,
+        "model": chain["model"],
+        "system": chain["system"],
         "terms": None if found.chosen is None else found.chosen.offer.terms,
         "chosen": None,
-        "recommended": None,
+        "recommended": next((each["execution"] for each in phases if each["kind"] == "pretrain"), None),
         "systems": [],
-        "chain": chain_document(found),
+        "chain": chain,
         "units": {
             "days": "days",
             "usd": "USD",

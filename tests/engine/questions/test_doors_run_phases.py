@@ -177,6 +177,11 @@ def test_command_report_and_json_say_the_same(shardscape: Callable[..., tuple[in
     code, out, _ = shardscape("plan", "run", str(file), "--json")
     assert code == 0
     assert json.loads(out)["chain"] == found
+    answered_file = tmp_path / "answer.json"
+    answered_file.write_text(out)
+    code, script, problem = shardscape("export", str(answered_file), "--to", "megatron")
+    assert code == 0, problem
+    assert f"--tensor-model-parallel-size {found['chosen']['phases'][0]['execution']['tensor_par']}" in script
     rows = list(csv.DictReader(io.StringIO(shardscape("plan", "run", str(file), "--csv")[1])))
     assert [row["kind"] for row in rows] == ["pretrain", "sft", "rl", "serve"]
     assert sum(float(row["days"]) for row in rows[:3]) == pytest.approx(found["chosen"]["days"]["value"])
