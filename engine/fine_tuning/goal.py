@@ -22,7 +22,8 @@ METHODS: Final = ("full", "lora", "qlora")
 QUANTISED_BITS: Final = 4
 """Width of the frozen weights of QLoRA [bits]. Source: Dettmers et al. 2023 (arXiv:2305.14314), section 3."""
 LENGTHS: Final = 256
-"""Lengths that stand for a law in the packing. Source: stated by us; its efficiency is then within 0.5 % of 4,096."""
+"""Lengths that stand for a law in the packing. Source: measured on nine laws; the efficiency is within 0.6 % of that of
+4,096 lengths."""
 PACK_STEP: Final = 256
 """Tokens of which the usual pack length is a multiple, so that degrees of parallelism divide it. Source: stated by
 us."""

@@ -23,6 +23,7 @@ from dashboard.widgets.chart import show
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.words.amounts import format_duration, format_large, format_tokens
+from dashboard.words.executions import recomputed
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, percent, plain
 from engine.fine_tuning.search import scenario_of
@@ -184,6 +185,9 @@ def _method_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "Cost, USD": lambda row: ABSENT if row["usd"] is None else format_large(row["usd"]["value"]),
         "Cost, range": lambda row: ABSENT if row["usd"] is None else _usd_range(row["usd"]),
         "Layout": lambda row: row["layout"] or ABSENT,
+        "Microbatch": lambda row: f"{row['execution']['microbatch_size']:,}" if row["execution"] else ABSENT,
+        "ZeRO stage": lambda row: str(row["execution"]["zero_stage"]) if row["execution"] else ABSENT,
+        "Recompute": lambda row: recomputed(row["execution"], brief=True) if row["execution"] else ABSENT,
     }
     return [
         {"Figure": name, **{TUNING_WORDS[row["method"]]: value(row) for row in rows}} for name, value in figures.items()
@@ -234,5 +238,5 @@ def _command_of(question: FineTuningQuestion) -> str:
 
 def _draw_table(rows: list[dict[str, Any]], key: str, alt: str) -> None:
     st.dataframe(
-        pd.DataFrame(rows), hide_index=True, height=height_of(len(rows), 440), placeholder=ABSENT, key=key, alt=alt
+        pd.DataFrame(rows), hide_index=True, height=height_of(len(rows), 600), placeholder=ABSENT, key=key, alt=alt
     )
