@@ -16,6 +16,7 @@ ROOMS = (
     "engine/measure",
     "engine/planners",
     "engine/fine_tuning",
+    "engine/lifetime",
     "engine/post_training",
     "engine/serving",
     "engine/simulate",

@@ -33,6 +33,7 @@ __all__ = [
     "run_points",
     "sizes_table",
     "system_label",
+    "table_markup",
 ]
 
 TERMS: Final = {"rent": "rented", "reserve": "reserved", "buy": "bought"}
@@ -249,7 +250,7 @@ def build_report(asked: PlanRunQuestion, plan: RunPlan, title: str, address: str
     tables = "".join(
         f"<h2>{escape(system_label(each))}</h2>"
         + (f"<p>{escape(each.obstacle)}</p>" if each.obstacle else "")
-        + (_table_markup(sizes_table(each)) if each.runs else "")
+        + (table_markup(sizes_table(each)) if each.runs else "")
         for each in plan.systems
     )
     document = asked.model_dump(mode="json", exclude_defaults=True)
@@ -279,7 +280,12 @@ def _assumption_items(run: SizedRun | None) -> str:
     return "".join(f"<li>{escape(each.replace('processor', 'GPU'))}</li>" for each in told)
 
 
-def _table_markup(frame: pd.DataFrame) -> str:
+def table_markup(frame: pd.DataFrame) -> str:
+    """Return a table of words as HTML.
+
+    Args:
+        frame: of texts.
+    """
     heads = "".join(f"<th>{escape(str(name))}</th>" for name in frame.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in frame.itertuples(index=False)

@@ -17,6 +17,8 @@ from engine.questions.documents.cost import PlanRunQuestion, RunAssumptionsQuest
 from engine.questions.documents.fleet import FleetQuestion
 from engine.questions.plain import plain
 from engine.questions.recommendations import find_recommendation
+from engine.questions.run_phase_rows import PhasedRunRow, chain_document
+from engine.questions.run_phases import ChainPlan, Steps, find_chain_plan
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.recommendation.training_plans import (
@@ -30,7 +32,14 @@ from engine.recommendation.training_plans import (
 from engine.scenarios.scenario import Scenario
 from hardware import System
 
-__all__ = ["PLAN_RUN", "find_run_plan", "layout_words", "run_plan_document"]
+__all__ = [
+    "PLAN_RUN",
+    "find_phased_plan",
+    "find_run_plan",
+    "layout_words",
+    "phased_plan_document",
+    "run_plan_document",
+]
 
 GOALS = {"days": "deadline_days", "usd": "budget_usd"}
 
@@ -85,8 +94,11 @@ class PlanRunAnswer(Document):
     system: str | None = Field(description="Chosen system; null if nothing reaches the goal.")
     terms: str | None
     chosen: SizedRunRow | None
-    recommended: Row | None = Field(description="Execution of the chosen run, as `export_launch` takes it.")
+    recommended: Row | None = Field(
+        description="Execution of the chosen run, or of its first pre-training, as `export_launch` takes it."
+    )
     systems: list[SystemRunsRow]
+    chain: PhasedRunRow | None = Field(default=None, description="Plan of phases, for a question with phases.")
     units: dict[str, str]
     seconds: float
 
@@ -109,6 +121,8 @@ def find_run_plan(
     context = context or Context()
     model = found_model(asked.model)
     offers = [_read_offer(each) for each in asked.systems]
+    if asked.phases is not None:
+        raise QuestionError("This question has phases; see `find_phased_plan`.")
 
     def scenario_at(system: System, num_procs: int) -> Scenario:
         return Scenario.of(
@@ -138,10 +152,43 @@ def find_run_plan(
             cancel=context.stops,
         )
     except DerivedError as problem:
-        text = str(problem)
-        for name, field in {**GOALS, "tokens": "tokens", "num_procs": "num_procs"}.items():
-            text = re.sub(rf"\b{name}\b", f"`{field}`", text)
-        raise QuestionError(text) from None
+        raise QuestionError(_name_fields(str(problem))) from None
+
+
+def find_phased_plan(
+    asked: PlanRunQuestion,
+    *,
+    context: Context | None = None,
+    search: Callable[[Scenario], Mapping[str, Any] | None] | None = None,
+    steps: Steps | None = None,
+) -> ChainPlan:
+    """Return the plan of a question with phases.
+
+    Args:
+        asked: the question.
+        context: bounds, progress and cancelling.
+        search: returns the execution to run of a scenario, if results are cached elsewhere; see `find_execution`.
+        steps: steps of fine-tuning and of reinforcement learning that are known already, and that are added to.
+
+    Raises `QuestionError`, the errors of loading models and systems, and `engine.ExplorationCancelled`.
+    """
+    context = context or Context()
+
+    def find_searched(scenario: Scenario) -> Mapping[str, Any] | None:
+        return find_execution(asked, context.bounds.searchable(scenario))
+
+    try:
+        offers = [_read_offer(each) for each in asked.systems]
+        return find_chain_plan(asked, offers, search or find_searched, context, steps)
+    except DerivedError as problem:
+        raise QuestionError(_name_fields(str(problem))) from None
+
+
+def _name_fields(text: str) -> str:
+    """Return a sentence with fields of the question in place of parts of a goal."""
+    for name, field in {**GOALS, "tokens": "tokens", "num_procs": "num_procs"}.items():
+        text = re.sub(rf"\b{name}\b", f"`{field}`", text)
+    return text
 
 
 def find_execution(asked: PlanRunQuestion | FleetQuestion, scenario: Scenario) -> Mapping[str, Any] | None:
@@ -217,6 +264,33 @@ def _system_row(found: SystemRuns) -> dict[str, Any]:
     }
 
 
+def phased_plan_document(found: ChainPlan) -> dict[str, Any]:
+    """Return a plan of phases as JSON has it.
+
+    Args:
+        found: the plan.
+    """
+    chain = chain_document(found)
+    phases = () if chain["chosen"] is None else chain["chosen"]["phases"]
+    return {
+        "model": chain["model"],
+        "system": chain["system"],
+        "terms": None if found.chosen is None else found.chosen.offer.terms,
+        "chosen": None,
+        "recommended": next((each["execution"] for each in phases if each["kind"] == "pretrain"), None),
+        "systems": [],
+        "chain": chain,
+        "units": {
+            "days": "days",
+            "usd": "USD",
+            "mwh": "MWh",
+            "gpu_hours": "h",
+            "usd_per_day": "USD/day",
+            "rate": "1/s",
+        },
+    }
+
+
 def run_plan_document(asked: PlanRunQuestion, found: RunPlan) -> dict[str, Any]:
     """Return a plan as JSON has it.
 
@@ -239,7 +313,10 @@ def run_plan_document(asked: PlanRunQuestion, found: RunPlan) -> dict[str, Any]:
 
 def _answer_plan_run(asked: PlanRunQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
-    document = run_plan_document(asked, find_run_plan(asked, context=context))
+    if asked.phases is not None:
+        document = phased_plan_document(find_phased_plan(asked, context=context))
+    else:
+        document = run_plan_document(asked, find_run_plan(asked, context=context))
     return {**document, "seconds": time.perf_counter() - start}
 
 
@@ -247,7 +324,8 @@ PLAN_RUN = Verb(
     "plan_run",
     "Plan a training run",
     "Says how many GPUs of which system train a model by a deadline or within a budget: execution, days, cost, energy, "
-    "failures and goodput with intervals, the curve of days against cost, and sizes that waste less.",
+    "failures and goodput with intervals, the curve of days against cost, and sizes that waste less. With phases "
+    "(pretrain, sft, lora, rl, serve) each gets its own number of GPUs, and the answer says what binds.",
     PlanRunQuestion,
     PlanRunAnswer,
     _answer_plan_run,

@@ -334,15 +334,22 @@ def _describe_fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool
     # pydantic appends "[key]" where the key of a mapping, not its value, is at fault
     location = tuple(part for part in error["loc"] if part != "[key]")
     value, context = error["input"], error.get("ctx", {})
-    name = repr(_dotted_path(location)) if location else "the document"
+    tags = _find_tags(schema, location)
+    path = tuple(part for place, part in enumerate(location) if place not in tags)
+    name = repr(_dotted_path(path)) if path else "the document"
     match error["type"]:
         case "extra_forbidden":
             accepted = _schema_keys(_container_schema(schema, location), by_alias)
             near = did_you_mean(str(location[-1]), accepted)
-            return f"unknown key {shown(_dotted_path(location))}{near}; {_list_accepted_keys(accepted)}"
+            return f"unknown key {shown(_dotted_path(path))}{near}; {_list_accepted_keys(accepted)}"
         case "missing":
             keys = _schema_keys(_container_schema(schema, location), by_alias)
             return f"key {name} is missing; {_list_accepted_keys(keys)}"
+        case "union_tag_not_found":
+            return f"{name} has no key {context.get('discriminator')}"
+        case "union_tag_invalid":
+            key = str(context.get("discriminator")).strip("'")
+            return f"{key} of {name} is {shown(context.get('tag'))}; it must be {context.get('expected_tags')}"
         case "refused":
             return f"{name} {error['msg']}"
         case "not_accepted":
@@ -373,19 +380,44 @@ def _dotted_path(location: Sequence[str | int]) -> str:
 
 def _container_schema(schema: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
     """The schema of the object that holds the last part of `location`."""
-    current: type[BaseModel] | None = schema
-    for part in location[:-1]:
-        fields = {} if current is None else current.model_fields
-        field = next((each for name, each in fields.items() if part in (name, each.validation_alias)), None)
-        if field is not None:
-            current = _schema_within(field.annotation)
-    return current
+    return _walk_schemas(schema, location[:-1])[0]
 
 
-def _schema_within(annotation: Any) -> type[BaseModel] | None:
+def _find_tags(schema: type[BaseModel], location: Sequence[str | int]) -> set[int]:
+    """The places in `location` that name the kind of an object, which pydantic adds where objects have kinds."""
+    return _walk_schemas(schema, location)[1]
+
+
+def _walk_schemas(schema: type[BaseModel], location: Sequence[str | int]) -> tuple[type[BaseModel] | None, set[int]]:
+    within, tags = [schema], set()
+    for place, part in enumerate(location):
+        field = next(
+            (
+                each
+                for name, each in (within[0].model_fields if within else {}).items()
+                if part in (name, each.validation_alias)
+            ),
+            None,
+        )
+        kinds = [each for each in within if part in _kinds_of(each)]
+        if len(within) > 1 and kinds:
+            within = kinds
+            tags.add(place)
+        elif field is not None:
+            within = _schemas_within(field.annotation)
+    return (within[0] if within else None), tags
+
+
+def _kinds_of(schema: type[BaseModel]) -> list[Any]:
+    """The values of an object's fields that can have one value only."""
+    choices = [get_args(each.annotation) for each in schema.model_fields.values() if each.is_required()]
+    return [each[0] for each in choices if len(each) == 1 and isinstance(each[0], str)]
+
+
+def _schemas_within(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for each in get_args(annotation) if (found := _schema_within(each))), None)
+        return [annotation]
+    return [found for each in get_args(annotation) for found in _schemas_within(each)]
 
 
 def _list_accepted_keys(keys: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ ARGUMENTS = (
     "engine/measure/",
     "engine/planners/",
     "engine/fine_tuning/",
+    "engine/lifetime/",
     "engine/post_training/",
     "engine/questions/",
     "engine/scenarios/",

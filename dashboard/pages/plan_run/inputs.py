@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import streamlit as st
@@ -11,7 +11,9 @@ import streamlit as st
 from dashboard.link import state
 from dashboard.link.catalogue import list_model_titles, name_or_first, named_model, named_system, system_of, systems
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.run_phases import RunPhasesLink, phase_documents
 from dashboard.pages.plan_run.link import PAGE_NAME, PlanRunLink
+from dashboard.pages.plan_run.phases import draw_phases, read_phases
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import (
     draw_choice,
@@ -26,6 +28,7 @@ from dashboard.words.numbers import plain
 from dashboard.words.scenarios import system_titles
 from engine.columns import choice_label
 from engine.questions.documents.cost import PlanRunQuestion, SystemOffer
+from engine.questions.fields import question_field
 
 __all__ = ["draw_inputs", "parse_inputs"]
 
@@ -39,12 +42,15 @@ PARTS: Final = {
     "most": ("days", "budget_kusd"),
 }
 """Fields of each goal."""
+GOALS: Final = question_field(PlanRunLink, "goal").words
+GPUS_OF_PHASES: Final = ("tokens_bn", "gpus", "days")
+"""The same of the goal GPUs where there are several phases: together they have a deadline."""
 _NUMBER: Final = r"(?:\d{1,9}(?:\.\d{1,4})?)?"
 PRICES: Final = re.compile(rf"(?:[\w.+-]{{1,80}}~(?:rent|reserve|buy)~{_NUMBER}~{_NUMBER}~{_NUMBER}(?:;|$)){{0,8}}")
 
 
-def parse_inputs() -> tuple[PlanRunQuestion, PlanRunLink, Mapping[str, LinkField]]:
-    """Parse the link: the question, the page's other parameters, and all fields by name.
+def parse_inputs() -> tuple[PlanRunQuestion, PlanRunLink, RunPhasesLink, Mapping[str, LinkField]]:
+    """Parse the link: the question, the page's other parameters, the phases' parameters, and all fields by name.
 
     Model, batch and datatype start as the scenario's. Raises the errors of loading models and systems, and
     `ValueError` for prices that cannot be.
@@ -63,21 +69,38 @@ def parse_inputs() -> tuple[PlanRunQuestion, PlanRunLink, Mapping[str, LinkField
     asked.read("max_batch_size", default=scenario.max_batch_size)
     for name in ("figures_of", "room_for_error"):
         asked.read(name)
-    goal = str(page.read("goal"))
+    phases = read_phases(titles, model)
+    said = phases.build()
+    is_phased = said.phases != ["pretrain"]
+    goals = {name: words for name, words in GOALS.items() if name != "most" or not is_phased}
+    goal = str(page.read("goal", options=goals))
     for name in dict.fromkeys(each for parts in PARTS.values() for each in parts):
         page.read(name)
     page.read("prices", pattern=PRICES)
-    link, parts = page.build(), PARTS[goal]
+    link, parts = page.build(), parts_of(goal, said.phases)
     prices = read_prices(link.prices)
+    more: dict[str, Any] = {"most_procs": said.most} if is_phased else {}
     question = asked.build(
         model=named_model(model),
-        systems=[SystemOffer(system=named_system(name), **prices.get(name, {})) for name in chosen],
-        tokens=link.tokens_bn * 1e9 if "tokens_bn" in parts else None,
+        systems=[SystemOffer(system=named_system(name), **prices.get(name, {}), **more) for name in chosen],
+        phases=phase_documents(said, link.tokens_bn * 1e9, model) if is_phased else None,
+        tokens=link.tokens_bn * 1e9 if "tokens_bn" in parts and not is_phased else None,
         deadline_days=link.days if "days" in parts else None,
         budget_usd=link.budget_kusd * 1e3 if "budget_kusd" in parts else None,
         num_procs=link.gpus if "gpus" in parts else None,
     )
-    return question, link, {**asked.fields, **page.fields}
+    return question, link, said, {**asked.fields, **page.fields, **phases.fields}
+
+
+def parts_of(goal: str, phases: Sequence[str]) -> list[str]:
+    """Return the fields of a goal.
+
+    Args:
+        goal: of the link.
+        phases: of the link.
+    """
+    parts = GPUS_OF_PHASES if phases != ["pretrain"] and goal == "gpus" else PARTS[goal]
+    return [name for name in parts if name != "tokens_bn" or "pretrain" in phases]
 
 
 def _datatypes(names: list[str]) -> list[str]:
@@ -114,18 +137,18 @@ def _write_prices(prices: Mapping[str, Mapping[str, Any]]) -> None:
 _AMOUNTS: Final = ("usd_low", "usd_high", "reserved_days")
 
 
-def draw_inputs(question: PlanRunQuestion, link: PlanRunLink, fields: Mapping[str, LinkField]) -> None:
+def draw_inputs(link: PlanRunLink, phases: RunPhasesLink, fields: Mapping[str, LinkField]) -> None:
     """Draw the inputs.
 
     Args:
-        question: of the link.
         link: the page's other parameters.
+        phases: parameters of the phases.
         fields: of the page by name.
     """
     draw_segments(fields["goal"])
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         draw_choice(fields["model"], help="", width=230)
-        for name in PARTS[link.goal]:
+        for name in parts_of(link.goal, phases.phases):
             if name == "gpus":
                 draw_whole(fields[name])
             else:
@@ -137,6 +160,7 @@ def draw_inputs(question: PlanRunQuestion, link: PlanRunLink, fields: Mapping[st
         draw_segments(fields["figures_of"])
         draw_switch(fields["room_for_error"])
     draw_list(fields["systems"], most=MOST_SYSTEMS)
+    draw_phases(phases, fields)
 
 
 def _draw_prices(link: PlanRunLink, fields: Mapping[str, LinkField]) -> None:

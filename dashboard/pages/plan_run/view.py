@@ -19,12 +19,14 @@ from dashboard.files.run_plan_report import (
     sizes_table,
     system_label,
 )
-from dashboard.jobs.run_plans import RunPlanJob
+from dashboard.jobs.run_plans import RunPhasesJob, RunPlanJob
 from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.fields import LinkField
+from dashboard.link.run_phases import RunPhasesLink
 from dashboard.pages.plan_run.inputs import draw_inputs, parse_inputs
 from dashboard.pages.plan_run.link import PlanRunLink
+from dashboard.pages.plan_run.phases_view import draw_phases_plan
 from dashboard.widgets import launch, share
 from dashboard.widgets.chart import show
 from dashboard.widgets.file_download import draw_download
@@ -45,6 +47,7 @@ class PlanRunView:
     """The theme: "light" or "dark"."""
     question: PlanRunQuestion | None
     link: PlanRunLink
+    phases: RunPhasesLink
     fields: Mapping[str, LinkField]
     problem: str = ""
     """Reason if the link holds no question."""
@@ -53,10 +56,10 @@ class PlanRunView:
 def parse() -> PlanRunView:
     """Parse the page's part of the link."""
     try:
-        question, link, fields = parse_inputs()
+        question, link, phases, fields = parse_inputs()
     except ValueError as problem:
-        return PlanRunView(state.theme_mode(), None, PlanRunLink(), {}, str(problem))
-    return PlanRunView(state.theme_mode(), question, link, fields)
+        return PlanRunView(state.theme_mode(), None, PlanRunLink(), RunPhasesLink(), {}, str(problem))
+    return PlanRunView(state.theme_mode(), question, link, phases, fields)
 
 
 def render(view: PlanRunView) -> None:
@@ -65,9 +68,15 @@ def render(view: PlanRunView) -> None:
     if question is None:
         st.error(literal(view.problem), icon=":material/error:")
         return
-    draw_inputs(question, view.link, view.fields)
+    draw_inputs(view.link, view.phases, view.fields)
     title = view.fields["model"].options[view.fields["model"].value]
     shared, watcher = server(), state.watcher()
+    if question.phases is not None:
+        phased = shared.board.post(RunPhasesJob(shared.run_plans, question, title), watcher)
+        chain = found_soon(phased, RunPhasesJob, watcher, lambda one: one.plan)
+        if chain is not None:
+            draw_phases_plan(question, chain, title, view.mode)
+        return
     job = shared.board.post(RunPlanJob(shared.run_plans, question, title), watcher)
     plan = found_soon(job, RunPlanJob, watcher, lambda one: one.plan)
     if plan is not None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from engine.questions.documents.explorations import RecommendationTermsQuestion
+from engine.questions.documents.run_phases import RunPhase
 from engine.questions.fields import Asked
 from engine.questions.scenario_documents import LIMITS_SCHEMA, AttentionName, CostModelName, Limits
 from engine.questions.verb import Document, Execution, Named
@@ -141,6 +142,11 @@ class PlanRunQuestion(RecommendationTermsQuestion, RunAssumptionsQuestion):
     ] = Field(min_length=1, max_length=8, description="Systems that can be had, with their prices.")
     tokens: Annotated[Assumption | None, Asked("Tokens to train", "tokens")] = Field(
         default=None, description="Tokens to train; as many as the other limits allow by default."
+    )
+    phases: Annotated[list[RunPhase], Field(min_length=1, max_length=8)] | None = Field(
+        default=None,
+        description="Phases in their order instead of tokens: pretrain, sft, lora, rl and serve. Deadline, budget and "
+        "GPUs are then those of all phases together.",
     )
     deadline_days: Annotated[
         Annotated[float, Number(1e-3, 36_500)] | None, Asked("Deadline", "days", option="days", parameter="days")

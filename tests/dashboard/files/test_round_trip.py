@@ -278,6 +278,14 @@ COMES_BACK = {
         "engine/questions/test_doors_plan_run",
         "command_page_and_report_say_the_same",
     ),
+    "pages/plan_run/phases_view 'plan_run_phases_report'": (
+        "engine/questions/test_doors_run_phases",
+        "command_report_and_json_say_the_same",
+    ),
+    "pages/plan_run/phases_view 'plan_run_question'": (
+        "engine/questions/test_doors_run_phases",
+        "command_report_and_json_say_the_same",
+    ),
     "pages/calibrate/view 'calibrate_template'": (
         f"{_CALIBRATE}reading",
         "the_template_has_what_the_mapping_needs_and_reads_back",

@@ -61,6 +61,7 @@ LISTS: Final = {"list_models", "list_systems", "list_columns", "list_parameters"
 READ_OTHERWISE: Final = {
     **{verb: {"statistics"} for verb in ("explore", "best", "evaluate", "compare")},  # commands print all
     "plan_fleet": {"pools", "jobs", "services"},  # FLEET.json
+    "plan_run": {"phases"},  # FILE in place of the model
     "plan_layers": {"model", "profile_name"},  # PROFILE|MODEL
     "plan_card": {"measurements"},  # CARD=TRACE
     "split_gpus": {"system"},

@@ -1,0 +1,1 @@
+"""Ready lives of models, as the question plan_run has them."""
