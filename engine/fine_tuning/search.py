@@ -14,7 +14,7 @@ from engine.exploration.memory_requirements import least_memory
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.run import ExplorationCancelled
 from engine.fine_tuning.goal import FineTuningGoal
-from engine.post_training.search import RACK, TRAY
+from engine.post_training.choices import split_unit
 from engine.scenarios.scenario import Scenario
 from engine.validation.uncertainty import Interval, fine_tuning_interval_of, memory_interval_of
 from hardware import GIB, System
@@ -135,7 +135,7 @@ def fitting_sizes(system: System, most: int = MOST_GPUS) -> list[int]:
         system: the system.
         most: largest number.
     """
-    unit = system.node_size if system.node_size <= RACK else TRAY
+    unit = split_unit(system)
     inside = {2**k for k in range(unit.bit_length()) if 2**k < unit}
     whole = {each * unit * 2**k for each in (1, 3) for k in range(most.bit_length())}
     return sorted(each for each in inside | whole if each <= most)

@@ -237,14 +237,7 @@ def longest_sequence(model: Model) -> int | None:
     return None if model.architecture is None else model.architecture.max_seq
 
 
-def post_training_goal(asked: PostTrainingQuestion) -> PostTrainingGoal:
-    """Return the goal of a search that answers a question, without a measured step of one's own.
-
-    Args:
-        asked: the question.
-
-    Raises `QuestionError` for a question that contradicts itself, and the errors of loading model and system.
-    """
+def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
     model, system = found_model(asked.model), found_system(asked.system)
     law = _law_of(asked)
     samples = asked.prompts * asked.group
