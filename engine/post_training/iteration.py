@@ -35,6 +35,8 @@ class IterationWork:
     `samples` of a step in groups of `group`, `prompt` tokens and a law of responses; `updates` optimizer steps and
     `passes` forward passes of all samples; with a critic of the model's size, a further pass and as many updates;
     `rounds` of rollout until enough groups are kept; `reward_s` after and `tool_s` within a rollout are waiting [s].
+    Where more responses are launched than kept, `launched` per kept one with the law `launched_law` until they are
+    stopped.
     """
 
     samples: int
@@ -47,6 +49,13 @@ class IterationWork:
     rounds: float = 1.0
     reward_s: float = 0.0
     tool_s: float = 0.0
+    launched: float = 1.0
+    launched_law: LengthLaw | None = None
+
+    @property
+    def rollout_law(self) -> LengthLaw:
+        """Law of the lengths that the rollout generates."""
+        return self.launched_law or self.law
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,9 +74,9 @@ class RolloutSide:
         """
         return makespan(
             self.steps,
-            work.law,
+            work.rollout_law,
             prompt=work.prompt,
-            samples=work.samples,
+            samples=round(work.samples * work.launched),
             replicas=self.replicas,
             slots=self.slots,
             group=work.group,

@@ -87,6 +87,25 @@ def test_the_best_split_is_the_best_of_all_splits_and_bounds_are_bounds() -> Non
         assert update.needs - kept == pytest.approx(each.execution["proc_mem_tier1_cap_req"])
 
 
+def test_faster_memory_and_networks_are_never_slower() -> None:
+    system = hardware.load("h100_80g_sxm")
+
+    def best(memory: float, network: float) -> dict[str, float]:
+        quick = {"bandwidth_gb_per_s": memory * system.mem1.bandwidth_gb_per_s}
+        networks = [
+            each.model_copy(update={"bandwidth_gb_per_s": network * each.bandwidth_gb_per_s})
+            for each in system.networks
+        ]
+        faster = system.model_copy(update={"mem1": system.mem1.model_copy(update=quick), "networks": networks})
+        found = find_post_training(replace(goal("llama-3.1-8B", 16), system=faster)).best
+        return {mode: each.step.seconds for mode, each in found.items()}
+
+    slow = best(0.7, 0.7)
+    for factors in ((1.0, 0.7), (0.7, 1.0), (1.5, 1.5)):
+        fast = best(*factors)
+        assert all(fast[mode] <= slow[mode] * (1.0 + 1e-9) for mode in MODES)
+
+
 def test_a_pruned_search_finds_the_same_as_a_whole_one() -> None:
     asked = goal("llama-3.1-8B", 64, modes=("asynchronous",))
     whole = find_post_training(asked)
