@@ -5,10 +5,10 @@
     asynchronous, staleness k        T = max(N / (X_roll / k_a), k_t T_train + T_0 + T_sync)
 
 with N samples per step. A judge on the rollout's GPUs adds its time to the rollout, one on GPUs of its own its excess
-over the rollout; a teacher adds a forward pass to training. GPUs that train and then help, h replicas next to R, take
-over the rest of a rollout: T_roll becomes (R T_roll + h (T_train + T_switch)) / (R + h), and is never shorter than if
-all had generated from the start. In flight and queued are at most (k + 1) N samples, which bounds the slots that can be
-busy. What every synchronisation computes again of interrupted samples is part of k_a.
+over the rollout; a teacher adds a forward pass to training. GPUs that train and then help, with the rate of h replicas
+next to R, take over the rest of a rollout: T_roll becomes (R T_roll + h (T_train + T_switch)) / (R + h), and is never
+shorter than if all had generated from the start. In flight and queued are at most (k + 1) N samples, which bounds the
+slots that can be busy. What every synchronisation computes again of interrupted samples is part of k_a.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def iteration_step(
         else:
             least_s = f * terms.rollout * work.rounds * more.span(work).seconds
         begin = train_s + switch_s
-        shared = (rollout.replicas * rollout_s + helpers * begin) / (rollout.replicas + helpers)
+        rate = terms.helping * helpers
+        shared = (rollout.replicas * rollout_s + rate * begin) / (rollout.replicas + rate)
         shortened = max(shared, least_s)
         if begin < shortened < rollout_s:
             rollout_s, helped_s = shortened, shortened - train_s

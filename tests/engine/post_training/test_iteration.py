@@ -184,6 +184,27 @@ def test_the_share_of_rollout_of_one_size_follows_from_another() -> None:
         assert step.phase("rollout") / step.seconds == pytest.approx(other["rollout_s"] / other["step_s"], abs=0.08)
 
 
+def test_steps_of_another_framework_and_model_are_met() -> None:
+    """verl V1 with a model of linear attention: neither had a part in the fit but for the rate of helping GPUs."""
+    rows = measured_rows("step").set_index("id", drop=False)
+    terms = library_constants().framework("verl")
+    for name, helpers in (("sync", 0), ("no-switch", 0), ("switch", 4)):
+        row = rows.loc[f"verl-v1-35b-{name}"].to_dict()
+        side = predict_sides({**row, "mean_prompt": 200.0, "reference_pass": False})
+        step = iteration_step(
+            side.mode,
+            side.work,
+            side.rollout,
+            side.training,
+            terms,
+            weight_bytes=side.weight_bytes,
+            sync_s=1.0,
+            staleness=side.staleness,
+            helpers=helpers,
+        )
+        assert step.seconds == pytest.approx(row["step_s"], rel=0.2)
+
+
 def test_a_forward_pass_is_a_part_of_a_step() -> None:
     for made in (ExecutionChoices(goal("llama-3.1-8B", 32), 0.0).best(gpus) for gpus in (8, 32)):
         assert made is not None
