@@ -105,15 +105,15 @@ class DeploymentChoices:
         row = deployments_of(pd.DataFrame([fields]))
         if shape_reasons(self.subject, row)[0] or degree > goal.num_procs:
             return
-        slots = slots_of(self.subject, row, work.law, work.prompt, goal.max_sequences)
+        slots = slots_of(self.subject, row, work.rollout_law, work.prompt, goal.max_sequences)
         if slots < 1:
             return
-        steps = decode_steps(self.subject, row, work.law, work.prompt, float(slots), goal.speculation)
+        steps = decode_steps(self.subject, row, work.rollout_law, work.prompt, float(slots), goal.speculation)
         self.found.append((fields, RolloutSide(steps, 1, slots), self._memory(row, slots)))
 
     def _memory(self, row: Deployments, slots: int) -> ServingMemoryUse:
         work = self.goal.work
-        full = replace(row, batch=np.array([float(slots)]), output=np.array([work.law.mean]))
+        full = replace(row, batch=np.array([float(slots)]), output=np.array([work.rollout_law.mean]))
         return memory_of(self.subject, full)
 
     def best(self, gpus: int, mode: str) -> tuple[Mapping[str, Any], RolloutSide, ServingMemoryUse] | None:

@@ -33,6 +33,8 @@ class FrameworkTerms:
     """Factor on the time per sample of a rollout whose slots are never empty []."""
     software: float = 1.0
     """Factor of a release on a generation of GPUs, or of one's own step, on the whole step []."""
+    helping: float = 1.0
+    """Share of a replica's rate that GPUs reach which train and then help to generate []."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class PostTrainingConstants:
             switch_s_per_gb=self.value(f"{name}.switch"),
             asynchronous=self.value(f"{name}.asynchronous"),
             software=1.0 if chosen is None else self._software(name, chosen, generation),
+            helping=self.value(f"{name}.helping"),
         )
 
     def _software(self, name: str, release: str, generation: str) -> float:

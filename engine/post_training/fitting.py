@@ -54,6 +54,8 @@ REFERENCE: Final = "hopper"
 """Generation whose common factor is 1: most runs are on it."""
 ROBUST: Final = 0.1
 """Residual beyond which a run counts linearly []. Source: stated by us."""
+HELPED_PROMPT: Final = 200.0
+"""Prompt of the run with helping GPUs [tokens], which is not published. Source: stated by us; 1 % of its response."""
 PUBLISHED: Final = "NVIDIA-NeMo/RL:docs/about/performance-summary.md"
 """Table of the measured steps, with the recipes of its releases."""
 COVERED: Final = 0.9
@@ -276,6 +278,29 @@ def _synchronisations() -> dict[str, dict[str, Any]]:
     return found
 
 
+def helping_rate(terms: FrameworkTerms) -> float:
+    """Return the share of a replica's rate that training GPUs reach which help to generate.
+
+    verl measured one run with and without (16 + 8 H100, asynchronous): from T_roll = (R T_0 + h (T_train + T_switch)) /
+    (R + h) = T_1 follows h = R (T_0 - T_1) / (T_1 - T_train - T_switch). Switches of engines, caches computed again and
+    requests that are not moved are part of it.
+
+    Args:
+        terms: of verl.
+    """
+    records = measured_rows("step").to_dict("records")
+    by_name = {str(row["id"]): {str(name): value for name, value in row.items()} for row in records}
+    alone, helped = by_name["verl-v1-35b-no-switch"], by_name["verl-v1-35b-switch"]
+    side = predict_sides({**alone, "mean_prompt": HELPED_PROMPT, "reference_pass": False})
+    switch_s = terms.switch_s_per_gb * side.weight_bytes / GB
+    begin = terms.training * side.work.updates * side.training.update_s + terms.fixed_s + switch_s
+    # Responses of both differ by 1 %, and so do the rollouts.
+    after = helped["step_s"] * alone["mean_response"] / helped["mean_response"]
+    ratio = (alone["step_s"] - after) / (after - begin)
+    replicas, helpers = (alone[name] / alone["rollout_tp"] for name in ("gpus_rollout", "gpus_train"))
+    return float(replicas * ratio / helpers)
+
+
 def post_training_calibration(steps: Sequence[MeasuredStep], day: str) -> dict[str, Any]:
     """Return the document of the calibration.
 
@@ -336,6 +361,22 @@ def post_training_calibration(steps: Sequence[MeasuredStep], day: str) -> dict[s
         "high": round(float(other["other_s"].max()), 2),
         "source": f"rest of {len(other)} colocated steps, {'; '.join(other['source'].unique())}"[:1_900],
     }
+    verl = FrameworkTerms(
+        terms.values["rollout"],
+        terms.values["training"],
+        parameters["verl.fixed"]["value"],
+        terms.values["switch"],
+        terms.values["asynchronous"],
+    )
+    helping = {
+        "value": round(helping_rate(verl), 3),
+        "kind": "fitted",
+        "low": 0.0,
+        "high": 1.0,
+        "source": "verl V1 with and without `enable_switch`, Qwen3.5 35B-A3B on 16 + 8 H100: 424.4 and 473.4 s; 1 if "
+        "nothing is lost",
+    }
+    parameters |= {"nemo-rl.helping": {**helping, "kind": "stated"}, "verl.helping": helping}
     parameters |= _synchronisations()
     broadcast = [1.0 / each.values["broadcast"] for each in fits]
     rate = 1.0 / terms.values["broadcast"]

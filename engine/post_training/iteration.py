@@ -5,10 +5,10 @@
     asynchronous, staleness k        T = max(N / (X_roll / k_a), k_t T_train + T_0 + T_sync)
 
 with N samples per step. A judge on the rollout's GPUs adds its time to the rollout, one on GPUs of its own its excess
-over the rollout; a teacher adds a forward pass to training. GPUs that train and then help, h replicas next to R, take
-over the rest of a rollout: T_roll becomes (R T_roll + h (T_train + T_switch)) / (R + h), and is never shorter than if
-all had generated from the start. In flight and queued are at most (k + 1) N samples, which bounds the slots that can be
-busy. What every synchronisation computes again of interrupted samples is part of k_a.
+over the rollout; a teacher adds a forward pass to training. GPUs that train and then help, with the rate of h replicas
+next to R, take over the rest of a rollout: T_roll becomes (R T_roll + h (T_train + T_switch)) / (R + h), and is never
+shorter than if all had generated from the start. In flight and queued are at most (k + 1) N samples, which bounds the
+slots that can be busy. What every synchronisation computes again of interrupted samples is part of k_a.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class IterationWork:
     `samples` of a step in groups of `group`, `prompt` tokens and a law of responses; `updates` optimizer steps and
     `passes` forward passes of all samples; with a critic of the model's size, a further pass and as many updates;
     `rounds` of rollout until enough groups are kept; `reward_s` after and `tool_s` within a rollout are waiting [s].
+    Where more responses are launched than kept, `launched` per kept one with the law `launched_law` until they are
+    stopped.
     """
 
     samples: int
@@ -47,6 +49,13 @@ class IterationWork:
     rounds: float = 1.0
     reward_s: float = 0.0
     tool_s: float = 0.0
+    launched: float = 1.0
+    launched_law: LengthLaw | None = None
+
+    @property
+    def rollout_law(self) -> LengthLaw:
+        """Law of the lengths that the rollout generates."""
+        return self.launched_law or self.law
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,9 +74,9 @@ class RolloutSide:
         """
         return makespan(
             self.steps,
-            work.law,
+            work.rollout_law,
             prompt=work.prompt,
-            samples=work.samples,
+            samples=round(work.samples * work.launched),
             replicas=self.replicas,
             slots=self.slots,
             group=work.group,
@@ -174,7 +183,8 @@ def iteration_step(
         else:
             least_s = f * terms.rollout * work.rounds * more.span(work).seconds
         begin = train_s + switch_s
-        shared = (rollout.replicas * rollout_s + helpers * begin) / (rollout.replicas + helpers)
+        rate = terms.helping * helpers
+        shared = (rollout.replicas * rollout_s + rate * begin) / (rollout.replicas + rate)
         shortened = max(shared, least_s)
         if begin < shortened < rollout_s:
             rollout_s, helped_s = shortened, shortened - train_s

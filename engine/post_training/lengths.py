@@ -143,6 +143,26 @@ class LengthLaw:
         below = 1.0 - self.survival
         return np.interp(chances, below, self.tokens)
 
+    def first(self, launched: float) -> tuple[LengthLaw, LengthLaw]:
+        """Return the laws of all and of the kept responses where more are launched than kept: the first to end are
+        kept, the others are stopped with them.
+
+        Of responses that start together the last kept one has the length that a share 1 / launched stays below.
+
+        Args:
+            launched: responses per kept one, at least 1.
+        """
+        dropped = 1.0 - 1.0 / launched
+        stop = float(self.quantiles(np.array([1.0 - dropped]))[0])
+        before = self.tokens < stop
+        if stop < self.cap:
+            tokens = np.concatenate([self.tokens[before], [stop, stop]])
+            survival = np.concatenate([self.survival[before], [dropped, 0.0]])
+        else:
+            tokens, survival = self.tokens, self.survival
+        kept = np.maximum(survival - dropped, 0.0) / (1.0 - dropped)
+        return LengthLaw(tokens, survival), LengthLaw(tokens, kept)
+
     def _moment(self, power: int) -> float:
         # E L^k = integral of k x^(k - 1) S(x); between two points survival is a line, Simpson's rule is exact to k = 3.
         x, s = self.tokens, self.survival

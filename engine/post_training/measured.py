@@ -100,7 +100,7 @@ def predict_sides(row: Mapping[str, Any], cv: float = CV) -> MeasuredStep:
     stale = int(row["staleness"])
     work = IterationWork(
         samples,
-        int(row["samples_per_prompt"]),
+        round(samples / row["prompts_per_step"]),
         prompt,
         law,
         int(row["optimizer_steps"]),
@@ -147,7 +147,7 @@ def _recorded_training(row: Mapping[str, Any], model: Model, law: LengthLaw) -> 
     packed = packed_batch(
         float(row["mean_prompt"]),
         law,
-        int(row["train_batch_samples"]),
+        round(row["samples_per_step"] / row["optimizer_steps"]),
         max(size, math.ceil(row["mean_prompt"] + law.cap)),
     )
     limits = {

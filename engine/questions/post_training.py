@@ -276,17 +276,22 @@ def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
         raise QuestionError(
             f"{system.title or system.name} does not compute in {shown(asked.training.train_datatype)}."
         )
+    if asked.launched > 1.0 and asked.mode == "asynchronous":
+        raise QuestionError("`launched` is for modes that wait for the longest response; asynchronous does not.")
+    launched, kept = law.first(asked.launched) if asked.launched > 1.0 else (None, law)
     work = IterationWork(
         samples,
         asked.group,
         float(asked.prompt_tokens),
-        law,
+        kept,
         asked.updates,
         int(old) + int(reference),
         has_critic=asked.method == "ppo",
         rounds=_rounds_of(asked),
         reward_s=asked.reward_s,
         tool_s=asked.tool_s,
+        launched=asked.launched,
+        launched_law=launched,
     )
     return PostTrainingGoal(
         model,
@@ -396,7 +401,9 @@ def _rounds_of(asked: PostTrainingQuestion) -> float:
 def _modes_of(asked: PostTrainingQuestion) -> tuple[str, ...]:
     if asked.mode != "any":
         return (asked.mode,)
-    return MODES if asked.split is None else MODES[1:]
+    modes = MODES if asked.split is None else MODES[1:]
+    # Asynchronous rollouts wait for no response: nothing is launched in vain.
+    return modes if asked.launched == 1.0 else tuple(each for each in modes if each != "asynchronous")
 
 
 def _check_split(asked: PostTrainingQuestion, unit: int) -> None:

@@ -98,6 +98,7 @@ def draw_more_choices(fields: Mapping[str, LinkField]) -> None:
     draw_several(fields["rollout_tensor_par"])
     draw_text(fields["limits"], placeholder="tensor_par=1,2; pipeline_par=4")
     draw_switch(fields["helping"])
+    draw_decimal(fields["launched"], step=0.25)
     draw_choice(fields["teacher"])
     draw_choice(fields["scored_by"])
     draw_decimal(fields["own_gpus"], step=8.0, placeholder="on the rollout's")

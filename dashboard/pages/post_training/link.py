@@ -42,6 +42,7 @@ ASKED_FIELDS: Final = (
     "measured_step_s",
     "software",
     "helping",
+    "launched",
 )
 """Fields of a `PostTrainingQuestion` that the page reads as they are."""
 CHOSEN_FIELDS: Final = ("split", "teacher")

@@ -183,6 +183,11 @@ class PostTrainingQuestion(Document):
         description="Probability that a response is right, for DAPO: groups that are all right or all wrong are "
         "generated again, 1 / (1 - q^n - (1 - q)^n) times as many; none is thrown away by default.",
     )
+    launched: Annotated[float, Number(1, 16), Asked("Launched per kept")] = Field(
+        default=1.0,
+        description="Responses launched per kept one: the first to end are kept, the others are stopped, in modes that "
+        "wait for the longest. Kept responses are shorter than all, which changes what is learnt.",
+    )
     reward_s: Annotated[Seconds, Asked("Reward", "s")] = Field(
         default=0.0, description="Time of rewards that nothing hides."
     )

@@ -75,6 +75,22 @@ def test_the_closed_form_agrees_with_events() -> None:
     assert max(errors) < 0.12
 
 
+@pytest.mark.parametrize("mean", [1500.0, 3300.0])
+def test_of_more_responses_than_are_kept_the_first_decide(mean: float) -> None:
+    law = LengthLaw.lognormal(mean, 4000.0, 1.0)
+    steps = DecodeSteps(np.array([1.0, 64.0]), np.array([0.01, 0.01]), 0.0)
+    rng = np.random.default_rng(3)
+    for launched in (1.25, 2.0):
+        every, kept = law.first(launched)
+        draws = np.sort(law.quantiles(rng.random((200, round(512 * launched)))), axis=1)[:, :512]
+        assert kept.mean == pytest.approx(draws.mean(), rel=0.01)
+        found = makespan(steps, every, prompt=10, samples=round(512 * launched), replicas=16, slots=64)
+        assert found.seconds == pytest.approx(0.01 * draws[:, -1].mean(), rel=0.02)
+        assert kept.mean <= law.mean
+    alone = law.first(1.0)
+    assert [each.mean for each in alone] == pytest.approx([law.mean, law.mean])
+
+
 def test_equal_lengths_take_the_steps_of_full_batches() -> None:
     law = LengthLaw.lognormal(1000.0, 4000.0, 0.0)
     steps = DecodeSteps(np.array([1.0, 64.0]), np.array([0.01, 0.01]), 0.0)

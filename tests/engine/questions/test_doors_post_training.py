@@ -122,6 +122,8 @@ def test_sizes_say_where_modes_cross() -> None:
         ({"response": {"mean": float("nan"), "cap": 10}}, "mean"),
         ({"prompts": -1}, "prompts"),
         ({"prompts": 0}, "prompts"),
+        ({"launched": 1.5, "mode": "asynchronous"}, "wait for the longest response"),
+        ({"launched": 0.5}, "launched"),
         ({"helping": True, "mode": "colocated"}, "generates on all GPUs already"),
         ({"judge": {"own_gpus": 8}}, "needs a judge"),
         ({"judge": {"scored_by": "llama-9-8B"}}, "llama-9-8B"),
