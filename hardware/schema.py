@@ -335,7 +335,7 @@ class System(_SystemEntity):
 
         Args:
             wanted: any name.
-            accepted: datatypes that may be chosen, such as those of a cost model; all by default.
+            accepted: datatypes that may be chosen, for example by a cost model; all by default.
 
         Raises:
             ValueError: the system computes in none of the accepted datatypes.

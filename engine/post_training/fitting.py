@@ -2,7 +2,7 @@
 
 `python -m engine.post_training` fits, prints the errors of models and releases left out, and writes the calibration
 `post_training`. Each release has a factor, and another one on each generation of GPUs: kernels of Blackwell ripened
-between the releases, those of Hopper did not change as much.
+between the releases, kernels of Hopper changed less.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def fine_tuning_residuals() -> pd.DataFrame:
 
 
 def adapter_residuals() -> pd.DataFrame:
-    """Returns those of `fine_tuning_residuals` with adapters on frozen weights."""
+    """Returns the part of `fine_tuning_residuals` with adapters on frozen weights."""
     table = fine_tuning_residuals()
     return table[table["method"] != "full"].reset_index(drop=True)
 
@@ -341,7 +341,7 @@ def interval_of_kind(scenario: Scenario, share: float = SHARE, datatype: str = "
 def fine_tuning_interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
     """Return an interval for the step time of one execution that fine-tunes, from measured runs of fine-tuning.
 
-    None as for `interval_of`. Steps that fine-tune all weights have larger errors than those of pre-training.
+    None as for `interval_of`. Steps that fine-tune all weights have larger errors than pre-training.
 
     Args:
         scenario: that the execution is of.

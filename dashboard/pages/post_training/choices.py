@@ -55,7 +55,7 @@ def split_text(split: list[int]) -> str:
 def parse_more_choices() -> MoreChoices:
     """Parse the link.
 
-    Raises `ValueError` with a sentence for limits that are none.
+    Raises `ValueError` with a sentence for a text that holds no limits.
     """
     models = {**NOBODY, **list_model_titles()}
     fields = {"split": _read_text(PostTrainingQuestion, "split", SPLIT)}

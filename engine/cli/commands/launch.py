@@ -251,7 +251,7 @@ def import_configuration(
     evaluated, with --set for prompt, output and other fields that it leaves open.
 
     Of reinforcement learning, configurations of NeMo-RL and scripts of verl and slime are read as a question of
-    `plan post-training`; --set gives what they leave open, such as mean and prompt_tokens, and --system plans it.
+    `plan post-training`; --set gives values that they lack, such as mean and prompt_tokens, and --system plans it.
 
     \b
     Examples:
