@@ -44,7 +44,7 @@ from engine.fleet.curves import (
 )
 from engine.fleet.demand import DAY_HOURS, WEEK_HOURS, hourly_peaks
 from engine.fleet.documents import describe_fleet_plan, describe_proof, list_ends, list_missed
-from engine.fleet.reasons import without_changes, without_growth
+from engine.fleet.reasons import in_turn, without_changes, without_growth
 from engine.post_training.search import PostTrainingGoal
 from engine.questions.bounds import Context
 from engine.questions.documents.fleet import (
@@ -339,13 +339,14 @@ def find_fleet_plan(asked: FleetQuestion, *, context: Context | None = None) -> 
         problem, refused = read_fleet(asked, context)
         context.tell(SEARCH_SHARE, "allocation")
         found = plan_allocation(problem, asked.longest_s)
-        baselines = {
-            words: plan_allocation(simpler, asked.longest_s)
-            for words, simpler in (
-                ("Jobs keep one size all day", without_changes(problem)),
-                ("Services keep the replicas of their peak, too", without_growth(problem)),
-            )
+        simpler = {
+            "Jobs keep one size all day": without_changes(problem),
+            "Services keep the replicas of their peak, too": without_growth(problem),
         }
+        timed = [job for job in problem.jobs if job.tokens is not None]
+        if problem.objective == "days" and not problem.has_chain and len(timed) > 1:
+            simpler = {"Jobs one after the other": in_turn(problem), **simpler}
+        baselines = {words: plan_allocation(each, asked.longest_s) for words, each in simpler.items()}
 
         def tell_change(share: float, doing: str) -> None:
             if context.stops():
