@@ -307,7 +307,7 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     for place, job in enumerate(asked.jobs):
         sizes: list[JobSize] = []
         for number, system in enumerate(systems):
-            of_pool = number, pools[number].gpus, pools[number].spares
+            of_pool = _sizes_of(number, pools[number], asked)
             if job.systems is None or system.name in job.systems:
                 apart = {"name", "deadline_days", "after", "weight", "restart_s", "systems"}
                 found = _remember(
@@ -326,7 +326,7 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     for place, service in enumerate(asked.services):
         choices: list[ReplicaChoice] = []
         for number, system in enumerate(systems):
-            of_pool = number, pools[number].gpus, pools[number].spares
+            of_pool = _sizes_of(number, pools[number], asked)
             if service.systems is None or system.name in service.systems:
                 apart = {"name", "after", "startup_s", "systems", "headroom", "demand", *OF_SHAPE}
                 replicas, obstacle = _remember(
@@ -339,6 +339,12 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
             done += 1
         services[place] = replace(services[place], choices=tuple(choices))
     return replace(problem, jobs=tuple(jobs), services=tuple(services)), refused
+
+
+def _sizes_of(number: int, pool: GpuPool, asked: FleetQuestion) -> tuple[int, ...]:
+    """Return the figures of a pool that sizes of jobs and replicas depend on."""
+    free = number, pool.node, pool.gpus - pool.spares
+    return (*free, pool.gpus) if asked.why else free
 
 
 def _terms_of(asked: FleetQuestion) -> str:
