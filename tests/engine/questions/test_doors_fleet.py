@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,14 @@ def test_reinforcement_learning_and_adapters_have_the_figures_of_their_questions
         size = max((each for each in grpo["curve"] if each["gpus"] == gpus), key=lambda each: each["tokens_per_s"])
         assert size["step_s"] == pytest.approx(best)
         assert 0.9 < size["tokens_per_s"] * best / tokens_of_step <= 1.0  # failures take the rest
+    for size in grpo["curve"]:  # sizes of a group share what trains; each is the split that it says
+        mode, train, rollout = re.findall(r"^(\S.*?) (\d+) train \+ (\d+) generate", size["layout"])[0]
+        asked = {**terms, "model": MODEL, "system": SYSTEM, "num_procs": size["gpus"]}
+        asked |= {"mode": mode.lower().replace(" ", "_"), "split": [int(train), int(rollout)]}
+        (row,) = answer("plan_post_training", asked)["best"]
+        assert size["step_s"] == pytest.approx(row["step_s"]["value"])
+        same = {each["layout"].split(" train")[0] for each in grpo["curve"] if each["group"] == size["group"]}
+        assert same == {size["layout"].split(" train")[0]}
     size = lora["curve"][lora["hours"][0]]
     scenario = {"model": MODEL, "system": SYSTEM, "num_procs": size["gpus"], "max_batch_size": 256}
     scenario |= {"datatype": "bfloat16", "limits": LIMITS, "adapter_rank": 16}
