@@ -15,6 +15,7 @@ import pandas as pd
 from engine.fleet.demand import DAY_HOURS, WEEK_HOURS, read_hours
 from engine.planners.contract import PlanError
 from engine.questions.documents.fleet import (
+    OF_SHAPE,
     FleetJobDocument,
     FleetPoolDocument,
     FleetQuestion,
@@ -70,8 +71,6 @@ DOCUMENTS: Final[Mapping[str, type[Document]]] = {
     "jobs": FleetJobDocument,
     "services": FleetServiceDocument,
 }
-OF_SHAPE: Final = ("peak_rate", "trough_share", "peak_hour")
-"""Fields of a demand that rises and falls once."""
 
 
 def table_of(part: str, rows: list[dict[str, Any]]) -> pd.DataFrame:

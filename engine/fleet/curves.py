@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from engine.economics import RunInputs, parameter_count, training_run
 from engine.exploration.run import ExplorationCancelled
 from engine.fleet.problem import JobSize, ReplicaChoice
+from engine.planners.elastic.resource_curve import kept_smaller
 from engine.post_training.search import ALL_SPLITS, PostTrainingGoal, PostTrainingPlan, find_post_training
 from engine.recommendation.training_plans import coarse_sizes
 from engine.scenarios.scenario import Scenario
@@ -19,6 +22,7 @@ from engine.space.space import SpaceError
 
 __all__ = ["JobCurve", "ReinforcementSize", "choose_replica", "curve_of_job", "curve_of_reinforcement", "step_tokens"]
 
+T = TypeVar("T")
 PARTS: Final = 16
 """Parts of a pool whose multiples are tried as sizes. Source: stated by us."""
 
@@ -93,10 +97,14 @@ def curve_of_job(
         run = training_run(
             inputs, tokens_per_s=plain, num_procs=size, parameters=float(parameter_count(scenario.model))
         )
-        rate = inputs.tokens / run.wall_s
-        if not sizes or rate > sizes[-1].tokens_per_s:
-            sizes.append(JobSize(pool, size, rate, execution))
-    return JobCurve(tuple(sizes), refused)
+        sizes.append(JobSize(pool, size, inputs.tokens / run.wall_s, execution))
+    return JobCurve(tuple(_keep_faster(sizes, [each.tokens_per_s for each in sizes])), refused)
+
+
+def _keep_faster(sizes: Sequence[T], rates: Sequence[float]) -> list[T]:
+    """Return the sizes that are faster than all smaller ones: Elastic's rule for curves, without its least gain."""
+    kept = kept_smaller(np.asarray(rates, np.float64), 0.0)
+    return [size for place, size in enumerate(sizes) if kept[place] == place]
 
 
 def curve_of_reinforcement(
@@ -145,10 +153,11 @@ def curve_of_reinforcement(
         chosen = plan.chosen
         if chosen is None:
             refused[size] = " ".join(dict.fromkeys(plan.reasons.values()))
-        elif not best or chosen.step.seconds < best[-1][1].step_s:
+        else:
             step, gpus_train, gpus_rollout = chosen.step, chosen.gpus_train, chosen.gpus_rollout
             row = ReinforcementSize(step.mode, gpus_train, gpus_rollout, step.seconds, chosen.execution)
             best.append((size, row))
+    best = _keep_faster(best, [1.0 / each.step_s for _, each in best])
     sides: dict[tuple[str, int], ReinforcementSize] = {}
     if is_elastic:
         sides = {_training_side(each): each for _, each in best if each.mode != "colocated"}

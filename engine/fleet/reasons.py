@@ -11,7 +11,7 @@ from engine.fleet.allocation import LONGEST_S
 from engine.fleet.chain import ChainPlan, plan_allocation
 from engine.fleet.problem import Allocation, FleetProblem
 
-__all__ = ["FleetChange", "explain_allocation", "without_changes", "without_growth"]
+__all__ = ["FleetChange", "explain_allocation", "in_turn", "without_changes", "without_growth"]
 
 MOST_LIFTED: Final = 8
 """Constraints that are lifted in pairs; more would take too many solutions. Source: stated by us."""
@@ -85,6 +85,19 @@ def without_growth(problem: FleetProblem) -> FleetProblem:
         replace(service, demand=service.demand * 0.0 + service.demand.max(initial=0.0)) for service in problem.services
     )
     return replace(without_changes(problem), services=peaks)
+
+
+def in_turn(problem: FleetProblem) -> FleetProblem:
+    """Return the problem in which each job with tokens waits for the one before it.
+
+    Args:
+        problem: without chains.
+    """
+    jobs, last = [], None
+    for job in problem.jobs:
+        jobs.append(job if job.tokens is None else replace(job, after=last))
+        last = last if job.tokens is None else job.name
+    return replace(problem, jobs=tuple(jobs))
 
 
 def _nodes(problem: FleetProblem) -> Iterator[tuple[str, Callable[[FleetProblem], FleetProblem]]]:

@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -44,10 +45,11 @@ from engine.fleet.curves import (
 )
 from engine.fleet.demand import DAY_HOURS, WEEK_HOURS, hourly_peaks
 from engine.fleet.documents import describe_fleet_plan, describe_proof, list_ends, list_missed
-from engine.fleet.reasons import without_changes, without_growth
+from engine.fleet.reasons import in_turn, without_changes, without_growth
 from engine.post_training.search import PostTrainingGoal
 from engine.questions.bounds import Context
 from engine.questions.documents.fleet import (
+    OF_SHAPE,
     OF_TRAINING,
     FleetJobDocument,
     FleetPoolDocument,
@@ -95,6 +97,10 @@ UNITS: Final = {
     "end_days": "days",
 }
 """Units of the figures of a plan."""
+MOST_KNOWN: Final = 256
+"""Curves of jobs and deployments of services that are remembered."""
+_KNOWN: Final[dict[str, Any]] = {}
+Found = TypeVar("Found")
 SEARCH_SHARE: Final = 0.7
 """Share of the work that curves of jobs and services take, for the progress shown."""
 
@@ -301,8 +307,13 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     for place, job in enumerate(asked.jobs):
         sizes: list[JobSize] = []
         for number, system in enumerate(systems):
+            of_pool = _sizes_of(number, pools[number], asked)
             if job.systems is None or system.name in job.systems:
-                found = _curve(number, pools[number], system, job, asked, context, tell_step)
+                apart = {"name", "deadline_days", "after", "weight", "restart_s", "systems"}
+                found = _remember(
+                    (of_pool, system, job.model_dump_json(exclude=apart), _terms_of(asked), context.bounds),
+                    partial(_curve, number, pools[number], system, job, asked, context, tell_step),
+                )
                 sizes += found.sizes
                 if not found.sizes:
                     refused[f"{jobs[place].name} on {system.name}"] = next(iter(found.refused.values()))
@@ -315,14 +326,43 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     for place, service in enumerate(asked.services):
         choices: list[ReplicaChoice] = []
         for number, system in enumerate(systems):
+            of_pool = _sizes_of(number, pools[number], asked)
             if service.systems is None or system.name in service.systems:
-                replicas, obstacle = _choose_replica(number, pools[number], system, service, context, tell_step)
+                apart = {"name", "after", "startup_s", "systems", "headroom", "demand", *OF_SHAPE}
+                replicas, obstacle = _remember(
+                    (of_pool, system, service.model_dump_json(exclude=apart), context.bounds),
+                    partial(_choose_replica, number, pools[number], system, service, context, tell_step),
+                )
                 choices += replicas
                 if not replicas:
                     refused[f"{services[place].name} on {system.name}"] = obstacle
             done += 1
         services[place] = replace(services[place], choices=tuple(choices))
     return replace(problem, jobs=tuple(jobs), services=tuple(services)), refused
+
+
+def _sizes_of(number: int, pool: GpuPool, asked: FleetQuestion) -> tuple[int, ...]:
+    """Return the figures of a pool that sizes of jobs and replicas depend on."""
+    free = number, pool.node, pool.gpus - pool.spares
+    return (*free, pool.gpus) if asked.why else free
+
+
+def _terms_of(asked: FleetQuestion) -> str:
+    """Return the terms of a question that curves of jobs depend on."""
+    return asked.model_dump_json(exclude={"pools", "jobs", "services", "objective", "longest_s", "repair_h"})
+
+
+def _remember(key: tuple[object, ...], find: Callable[[], Found]) -> Found:
+    """Return curves or deployments that were found before, or find them: other demand and deadlines need no search."""
+    name = repr(key)
+    if name not in _KNOWN:
+        found = find()
+        while len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.pop(next(iter(_KNOWN)), None)
+        _KNOWN[name] = found
+        return found
+    known: Found = _KNOWN[name]
+    return known
 
 
 def find_fleet_plan(asked: FleetQuestion, *, context: Context | None = None) -> FleetPlan:
@@ -339,13 +379,14 @@ def find_fleet_plan(asked: FleetQuestion, *, context: Context | None = None) -> 
         problem, refused = read_fleet(asked, context)
         context.tell(SEARCH_SHARE, "allocation")
         found = plan_allocation(problem, asked.longest_s)
-        baselines = {
-            words: plan_allocation(simpler, asked.longest_s)
-            for words, simpler in (
-                ("Jobs keep one size all day", without_changes(problem)),
-                ("Services keep the replicas of their peak, too", without_growth(problem)),
-            )
+        simpler = {
+            "Jobs keep one size all day": without_changes(problem),
+            "Services keep the replicas of their peak, too": without_growth(problem),
         }
+        timed = [job for job in problem.jobs if job.tokens is not None]
+        if problem.objective == "days" and not problem.has_chain and len(timed) > 1:
+            simpler = {"Jobs one after the other": in_turn(problem), **simpler}
+        baselines = {words: plan_allocation(each, asked.longest_s) for words, each in simpler.items()}
 
         def tell_change(share: float, doing: str) -> None:
             if context.stops():

@@ -304,14 +304,19 @@ def _compared(plan: dict[str, Any], first: Any, second: Any, before: str, after:
         rows.append((f"{one['name']}, {unit}", one[field], other[field]))
     table = [
         {
-            "": label,
+            "Figure": label,
             before: ABSENT if one is None else plain(one, 4),
             after: ABSENT if other is None else plain(other, 4),
             "Change": ABSENT if one is None or other is None or not one else signed_percent(other / one - 1.0),
         }
         for label, one, other in rows
     ]
-    held = {"": "Demand and deadlines", before: _held(first["holds"]), after: _held(second["holds"]), "Change": ""}
+    held = {
+        "Figure": "Demand and deadlines",
+        before: _held(first["holds"]),
+        after: _held(second["holds"]),
+        "Change": "",
+    }
     return pd.DataFrame([*table, held])
 
 

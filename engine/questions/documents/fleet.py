@@ -26,6 +26,7 @@ from engine.recommendation.shown import FIGURES_OF, FiguresOf
 from models.documents import Accepts, Number, Text, Whole
 
 __all__ = [
+    "OF_SHAPE",
     "OF_TRAINING",
     "FleetJobDocument",
     "FleetPoolDocument",
@@ -141,6 +142,10 @@ class FleetJobDocument(Document):
     frozen_weight_bits: FrozenWeightBits = None
     loss_chunk: LossChunk = None
     sample_lengths: SampleLengths = None
+
+
+OF_SHAPE: Final = ("peak_rate", "trough_share", "peak_hour")
+"""Fields of a demand that rises and falls once a day."""
 
 
 class FleetServiceDocument(Document):

@@ -106,7 +106,11 @@ def test_a_chain_shows_its_jobs_by_day_and_its_stages() -> None:
         {**FLEET["jobs"][0], "name": "pre", "tokens": 1e10},
         {**FLEET["jobs"][0], "name": "sft", "tokens": 1e9, "after": "pre", "deadline_days": 0.01},
     ]
-    document = {"pools": FLEET["pools"], "jobs": jobs, "services": [{**FLEET["services"][0], "after": "sft"}]}
+    document = {
+        "pools": [{**FLEET["pools"][0], "num_procs": 16}],
+        "jobs": jobs,
+        "services": [{**FLEET["services"][0], "after": "sft"}],
+    }
     link = {"fleet_example": "own", "fleet_own": folded(json.dumps(document)), "fleet_objective": "days"}
     app = run({**link, "fleet_stage": "3", "fleet_lost": "h100_80g_sxm"})
     found = answer("plan_fleet", {**document, "objective": "days"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from typer.testing import CliRunner
 from engine.cli.main import app
 from engine.cli.output import ExitCode
 from engine.questions import VERBS, QuestionError, answer
+from engine.questions.bounds import Context
+from engine.questions.documents.fleet import FleetQuestion
+from engine.questions.fleets import find_fleet_plan, fleet_document
 
 SYSTEM, MODEL = "h100_80g_sxm", "llama-3-8B"
 PLAIN = {f"{name}_offload": False for name in ("weight", "activations", "optimizer")}
@@ -100,6 +104,14 @@ def test_reinforcement_learning_and_adapters_have_the_figures_of_their_questions
         size = max((each for each in grpo["curve"] if each["gpus"] == gpus), key=lambda each: each["tokens_per_s"])
         assert size["step_s"] == pytest.approx(best)
         assert 0.9 < size["tokens_per_s"] * best / tokens_of_step <= 1.0  # failures take the rest
+    for size in grpo["curve"]:  # sizes of a group share what trains; each is the split that it says
+        mode, train, rollout = re.findall(r"^(\S.*?) (\d+) train \+ (\d+) generate", size["layout"])[0]
+        asked = {**terms, "model": MODEL, "system": SYSTEM, "num_procs": size["gpus"]}
+        asked |= {"mode": mode.lower().replace(" ", "_"), "split": [int(train), int(rollout)]}
+        (row,) = answer("plan_post_training", asked)["best"]
+        assert size["step_s"] == pytest.approx(row["step_s"]["value"])
+        same = {each["layout"].split(" train")[0] for each in grpo["curve"] if each["group"] == size["group"]}
+        assert same == {size["layout"].split(" train")[0]}
     size = lora["curve"][lora["hours"][0]]
     scenario = {"model": MODEL, "system": SYSTEM, "num_procs": size["gpus"], "max_batch_size": 256}
     scenario |= {"datatype": "bfloat16", "limits": LIMITS, "adapter_rank": 16}
@@ -158,6 +170,22 @@ def test_what_is_too_late_or_too_large_is_named_in_the_answer() -> None:
     found = answer("plan_fleet", {"pools": [{**POOL, "num_procs": 8}], "jobs": [large]})
     assert "replica of the rollout" in found["refused"]["RL on h100_80g_sxm"]
     assert found["missed"] == ["RL never ends: it, or a job before it, runs at no size of the fleet."]
+
+
+def test_other_demand_and_deadlines_need_no_search() -> None:
+    first = planned()
+
+    def searched(**changes: Any) -> tuple[list[Any], bool]:
+        doing: list[str] = []
+        asked = FleetQuestion.model_validate({**FLEET, **changes})
+        plan = find_fleet_plan(asked, context=Context(tell=lambda share, words: doing.append(words)))
+        return fleet_document(plan)["jobs"], any("GPUs" in words for words in doing)
+
+    jobs, is_searched = searched(services=[{**SERVICE, "demand": [20.0] * 24}], repair_h=12.0)
+    assert not is_searched
+    assert [job["curve"] for job in jobs] == [job["curve"] for job in first["jobs"]]
+    assert searched(jobs=[{**JOB, "tokens": 2e11}])[1]
+    assert searched(mtbf_h=1e4)[1]
 
 
 def test_a_node_more_is_worth_its_rate_to_a_job_that_has_all() -> None:
