@@ -415,6 +415,7 @@ def _draw_table(title: str, key: str, table: pd.DataFrame) -> None:
             table,
             hide_index=True,
             height=height_of(len(table), 500),
+            placeholder=ABSENT,
             key=key,
             alt=f"{title} of the fleet.",
             column_config={
