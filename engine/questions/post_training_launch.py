@@ -15,6 +15,7 @@ from engine.launch.post_training import (
     RunReading,
     read_run_text,
     run_framework_of,
+    run_limits,
     write_run,
 )
 from engine.post_training.constants import FRAMEWORKS
@@ -111,7 +112,7 @@ def limited_to_framework(asked: PostTrainingQuestion, framework: str, mode: str)
         mode: one of the question's modes.
     """
     chosen = run_framework_of(framework)
-    limits = {**chosen.limits, **asked.training.limits}
+    limits = {**run_limits(framework, found_model(asked.model)), **asked.training.limits}
     changes: dict[str, Any] = {"mode": mode, "training": asked.training.model_copy(update={"limits": limits})}
     if framework in FRAMEWORKS:
         changes["framework"] = framework

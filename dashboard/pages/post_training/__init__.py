@@ -38,6 +38,7 @@ PAGE = Page(
         "Find out which phase runs out of memory",
         "Fine-tune a model on a data set (SFT, LoRA, QLoRA)",
         "Compare LoRA with full fine-tuning: memory, hours, cost",
+        "Launch files of NeMo-RL, verl and slime",
     ),
     needs=Needs.NOTHING,
     guide="post-training",

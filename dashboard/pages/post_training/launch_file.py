@@ -105,7 +105,7 @@ def draw_own_file(fields: Mapping[str, LinkField]) -> None:
                 max_chars=MOST_MEGABYTES * 1_000_000,
                 placeholder="python3 -m verl.trainer.main_ppo data.train_batch_size=512 ...",
             )
-            name, content = "pasted", (text or "").encode()
+            name, content = "", (text or "").encode()
         if not content.strip():
             return
         try:
@@ -116,7 +116,7 @@ def draw_own_file(fields: Mapping[str, LinkField]) -> None:
 
 def _read_run(content: bytes, name: str, prompt: int) -> RunReading:
     """Return the run of a file. No file has the length of prompts: the page's counts, and is named as open."""
-    return read_run_text(content, name, stated={"prompt_tokens": prompt})
+    return read_run_text(content, name or "The pasted text", stated={"prompt_tokens": prompt})
 
 
 def _draw_run(found: RunReading, name: str, fields: Mapping[str, LinkField]) -> None:
@@ -124,14 +124,19 @@ def _draw_run(found: RunReading, name: str, fields: Mapping[str, LinkField]) -> 
     st.html(markup.head(f"{found.title}: {model}", f"options as of {found.version}"))
     values = link_values(found, fields)
     labels = {path: label for path, label in RUN_SETTINGS.items() if _FIELDS.get(path) in values}
-    st.html(markup.chips([(label, _show(found.settings[path])) for path, label in labels.items()]))
+    st.html(
+        markup.chips([(label, _show(fields[_FIELDS[path]], found.settings[path])) for path, label in labels.items()])
+    )
     if found.refused:
         st.warning(literal(f"{found.title} would not start: {found.refused}."), icon=":material/block:")
-    lacking = [path for path in question_of_run(found)[1] if path not in ("response.mean", "prompt_tokens")]
+    _, missing, assumed = question_of_run(found)
+    lacking = [path for path in (*missing, *assumed) if path in _FIELDS and path != "response.mean"]
     kept = ["Mean response", "Prompt length", *(RUN_SETTINGS[path] for path in lacking)]
     st.caption(literal(f"The file does not say: {', '.join(kept)}. The fields above keep their values."))
     others = [RUN_SETTINGS[path] for path in found.settings if path not in _FIELDS]
-    command = f"shardscape import {shlex.quote(name)} --set mean=MEAN --set prompt_tokens=PROMPT --system SYSTEM"
+    command = (
+        f"shardscape import {shlex.quote(name or 'FILE')} --set mean=MEAN --set prompt_tokens=PROMPT --system SYSTEM"
+    )
     if others or found.layout:
         beyond = ", ".join([*others, "training layout"])
         st.caption(f"{literal(f'Not among the fields: {beyond}. This command plans them:')} `{command}`")
@@ -167,8 +172,9 @@ def link_values(found: RunReading, fields: Mapping[str, LinkField]) -> dict[str,
     return values
 
 
-def _show(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value).replace("_", " ")
+def _show(field: LinkField, value: Any) -> str:
+    """Return a value in the words of its field."""
+    return f"{value:,}" if isinstance(value, int) else field.options.get(value, str(value))
 
 
 def _draw_sentences(heading: str, sentences: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ a framework cannot express, and what a file says beyond that, is listed.
 """
 
 from engine.launch.post_training.contract import LAYOUT_FIELDS, RUN_SETTINGS, RunFramework, RunReading
-from engine.launch.post_training.conversion import is_run_text, read_run_text, write_run
+from engine.launch.post_training.conversion import is_run_text, read_run_text, run_limits, write_run
 from engine.launch.post_training.registry import RUN_FRAMEWORKS, is_run_target, run_framework_of
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "is_run_text",
     "read_run_text",
     "run_framework_of",
+    "run_limits",
     "write_run",
 ]

@@ -17,10 +17,27 @@ from engine.launch.shapes import shape_of
 from models import Model, ModelLike, model_of
 from models.documents import check_numbers, did_you_mean, shown
 
-__all__ = ["is_run_text", "read_run_text", "write_run"]
+__all__ = ["is_run_text", "read_run_text", "run_limits", "write_run"]
 
 UNKNOWN_CHECKPOINT: Final = "YOUR_CHECKPOINT"
 MOST_FILES: Final = 16
+PATTERN_REPLACED: Final[Mapping[str, tuple[str, Any]]] = {
+    "pipeline_interleaving": ("a model with unlike layers has one chunk per stage there", 1),
+    "schedule": ("a model with unlike layers has one chunk per stage there", "1f1b"),
+    "stage_layout": ("stages of unlike layers follow from their number", "even"),
+}
+"""Fields of an execution of a model with a pattern of layers that no launch file states."""
+
+
+def run_limits(framework: str, model: Model) -> dict[str, Any]:
+    """Return the limits of training executions of a model that a framework runs, by field.
+
+    Args:
+        framework: one of `RUN_FRAMEWORKS`.
+        model: that is trained.
+    """
+    limits = dict(run_framework_of(framework).limits)
+    return limits if model.layers is None else limits | {name: [value] for name, (_, value) in PATTERN_REPLACED.items()}
 
 
 def write_run(
@@ -55,9 +72,10 @@ def write_run(
     chosen = run_framework_of(framework)
     fields = {str(name): value for name, value in execution.items()}
     replaced = []
-    for name, (reason, instead) in chosen.replaced.items():
+    limits = run_limits(framework, model)
+    for name, (reason, instead) in {**chosen.replaced, **(PATTERN_REPLACED if model.layers else {})}.items():
         value = fields.get(name)
-        if value is not None and value not in chosen.limits[name]:
+        if value is not None and value not in limits[name]:
             replaced.append(describe_replaced(name, value, instead, reason))
             fields[name] = instead
     if "zero_stage" in fields:

@@ -315,7 +315,7 @@ def write_yaml(order: RunOrder) -> Written:
     report.not_modelled("data, env, optimizer and logger: as in grpo_math_1B.yaml; replace them by yours.")
     report.remark("Prompts and responses of more tokens than max_total_sequence_length are cut.")
     lists = {title: report.listed(which) for which, title in LIST_TITLES.items()}
-    start = "uv run examples/run_grpo.py --config grpo_shardscape.yaml, in examples/configs"
+    start = "put it into examples/configs, uv run examples/run_grpo.py --config examples/configs/grpo_shardscape.yaml"
     text = "\n".join([*header_lines(TITLE, VERSION, order, lists, start), f"defaults: {BASE}", *_yaml_lines(values)])
     file = LaunchFile("grpo_shardscape.yaml", text + "\n", "yaml")
     named = (report.listed(which) for which in ("not_expressible", "not_modelled", "remarks"))

@@ -640,6 +640,8 @@ def _read_training(reader: RunReader, is_megatron: bool) -> None:
         reader.read_layout(said, _FSDP_DEFAULTS, names)
         return
     said |= known_values(values, LAYOUT_KEYS, hidden, {})
+    if said.get("pipeline_model_parallel_layout") is not None:
+        said.pop("num_virtual_stages_per_pipeline_rank", None)  # verl has the chunks of a layout twice
     if said.get("moe_enable_deepep") is True:
         said |= {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "deepep"}
     wide = said.get("accumulate_allreduce_grads_in_fp32")

@@ -57,6 +57,7 @@ def test_an_own_file_fills_the_fields_and_names_the_rest() -> None:
     told = words(app)
     assert "does not say: Mean response, Prompt length" in told
     assert "training layout" in told
+    assert "Mode <b>Colocated</b>" in html(app)
     assert "without CUDA graphs" in told
     app.button(key="post_training_own_use").click().run()
     assert not app.exception

@@ -1,4 +1,4 @@
-"""Public recipes, as the keys that decide them, against values read from the recipes by hand."""
+"""Public recipes, as the keys that decide them (folders of paths are ours), against values read from them by hand."""
 
 from __future__ import annotations
 
@@ -434,7 +434,7 @@ SLIME_RECIPES = [
             "actor-num-nodes": 1,
             "actor-num-gpus-per-node": 8,
             "colocate": True,
-            "hf-checkpoint": "/root/Qwen3-30B-A3B",
+            "hf-checkpoint": "/checkpoints/Qwen3-30B-A3B",
             **SAMPLES,
             "global-batch-size": 256,
             **degrees(4, 1, 1, 8),
@@ -479,7 +479,7 @@ SLIME_RECIPES = [
             "actor-num-nodes": 1,
             "actor-num-gpus-per-node": 4,
             "rollout-num-gpus": 4,
-            "hf-checkpoint": "/root/GLM-Z1-9B-0414/",
+            "hf-checkpoint": "/checkpoints/GLM-Z1-9B-0414/",
             **SAMPLES,
             "global-batch-size": 256,
             **degrees(2, 1, 2, 1),
@@ -569,7 +569,7 @@ SLIME_RECIPES = [
             "actor-num-nodes": 1,
             "actor-num-gpus-per-node": 4,
             "rollout-num-gpus": 4,
-            "hf-checkpoint": "/root/models/Qwen3.5-9B",
+            "hf-checkpoint": "/checkpoints/models/Qwen3.5-9B",
             "rollout-function-path": "slime.rollout.fully_async_rollout.generate_rollout_fully_async",
             "num-rollout": 3,
             "rollout-batch-size": 8,
@@ -595,7 +595,7 @@ SLIME_RECIPES = [
             "actor-num-nodes": 1,
             "actor-num-gpus-per-node": 4,
             "colocate": True,
-            "hf-checkpoint": "/root/font-info/qwen3-4b-sft",
+            "hf-checkpoint": "/checkpoints/font-info/qwen3-4b-sft",
             **SAMPLES,
             "global-batch-size": 256,
             **degrees(2, 1, 1, 1),

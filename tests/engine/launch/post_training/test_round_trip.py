@@ -150,21 +150,27 @@ def test_a_written_run_is_read_back(run: dict[str, Any]) -> None:
     assert [each.partition(":")[0] for each in made.not_expressible] == bound
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_plan_of_a_written_file_is_the_plan_it_was_written_from(framework: str) -> None:
+@pytest.mark.parametrize(
+    ("framework", "model", "mode"),
+    [
+        *((framework, "qwen3-30B-A3B", "one_step_off") for framework in FRAMEWORKS),
+        ("verl", "gemma-3-27B", "colocated"),  # stages of unlike size, several of each rank
+        ("slime", "falcon-h1-7B", "colocated"),  # unlike layers
+    ],
+)
+def test_the_plan_of_a_written_file_is_the_plan_it_was_written_from(framework: str, model: str, mode: str) -> None:
     lengths = {"mean": 1060.0, "cap": 3966}
-    asked = {"model": "qwen3-30B-A3B", "system": "h100_80g_sxm", "num_procs": 32, "prompts": 64, "group": 32}
-    question = {**asked, "prompt_tokens": 130, "response": lengths, "updates": 4, "mode": "one_step_off"}
+    asked = {"model": model, "system": "h100_80g_sxm", "num_procs": 32, "prompts": 64, "group": 32}
+    question = {**asked, "prompt_tokens": 130, "response": lengths, "updates": 4, "mode": mode}
     made = answer("export_post_training", {**question, "launch": framework})
     (name,) = made["files"]
     stated = {"mean": 1060.0, "prompt_tokens": 130}
-    found = answer(
-        "import_post_training",
-        {"text": made["files"][name], "name": name, "stated": stated, "system": "h100_80g_sxm"},
-    )
+    file = {"text": made["files"][name], "name": name, "model": model}
+    found = answer("import_post_training", {**file, "stated": stated, "system": "h100_80g_sxm"})
     best = found["plan"]["best"][0]
     assert (best["mode"], best["step_s"]["value"]) == (made["mode"], made["step_s"])
     assert found["missing"] == []
+    assert found["refused"] == ""
     # Without them nothing is planned: a file has no mean and no lengths of prompts.
     bare = answer("import_post_training", {"text": made["files"][name], "name": name})
     assert {"response.mean", "prompt_tokens"} <= set(bare["missing"])
