@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 
 import engine
-import hardware
 from engine import validation
 from engine.cost_models.calibrated import FITTED, library_calibration
 from engine.questions import answer
 from engine.validation.accepted import stored_errors, stored_left_out_errors, stored_memory_errors
-from engine.validation.fine_tuning import current_residuals, error_medians, fine_tuning_runs, predict_fine_tuning
+from engine.validation.fine_tuning import current_residuals, error_medians, predict_fine_tuning
 from engine.validation.selection import headline
 from engine.validation.uncertainty import interval, memory_residuals
 
@@ -400,13 +399,6 @@ def fine_tuning_errors() -> list[str]:
     return [*(text for pair in found for text in pair), whole(int((current_residuals()["method"] != "full").sum()))]
 
 
-def need_of_the_run_that_did_not_fit() -> list[str]:
-    """Share of the memory that is predicted for the run that needed more [%]."""
-    runs, found = fine_tuning_runs(), fine_tuned()
-    (row,) = found.index[(found["outcome"] == "out of memory") & found["fits"]]
-    return [whole(100 * found["predicted_gib"][row] / hardware.load(runs["system"][row]).mem1.capacity_gib)]
-
-
 STATED: tuple[Stated, ...] = (
     Stated("{} runs of full fine-tuning and LoRA were compared", lambda: [whole(len(fine_tuned()))]),
     Stated(
@@ -414,7 +406,6 @@ STATED: tuple[Stated, ...] = (
         "memory). Intervals of fine-tuning come from these steps, with adapters from their {}.",
         fine_tuning_errors,
     ),
-    Stated("is predicted to need {} % of it", need_of_the_run_that_did_not_fit),
     Stated(
         "of {} executions {} are feasible, and the best reaches {} samples/s, proven after {} were evaluated. "
         "With 141 GiB of memory instead of 80 the best is {} % faster.",

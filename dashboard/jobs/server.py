@@ -14,6 +14,7 @@ from dashboard.jobs.codesign_studies import codesign_studies, study_times
 from dashboard.jobs.design_sensitivity import design_sensitivity
 from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
+from dashboard.jobs.fine_tuning import fine_tuning_plans
 from dashboard.jobs.fleet_plans import fleet_plans
 from dashboard.jobs.layer_plans import layer_plans
 from dashboard.jobs.operator_plans import operator_plans
@@ -50,6 +51,7 @@ class Server:
         self.layer_plans = layer_plans(self.workers.answers)
         self.run_plans = run_plans(self.workers.answers)
         self.fleet_plans = fleet_plans(self.workers.answers)
+        self.fine_tuning_plans = fine_tuning_plans(self.workers.answers)
         self.post_training_plans = post_training_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
         self.codesign_studies = codesign_studies(self.workers.answers)

@@ -17,6 +17,7 @@ from models import Model
 __all__ = [
     "called",
     "known_models",
+    "list_computing_systems",
     "list_model_titles",
     "list_system_titles",
     "model_of",
@@ -101,6 +102,23 @@ def list_system_titles() -> dict[str, str]:
         with suppress(hardware.SystemFileError):
             found[name] = system_of(name)
     return {name: name for name in systems()} | system_titles(found)
+
+
+def list_computing_systems(datatype: str) -> dict[str, str]:
+    """Return titles of the systems that compute in a datatype, by name; with those whose file cannot be read, which
+    are refused once they are chosen.
+
+    Args:
+        datatype: name in the register.
+    """
+    return {name: title for name, title in list_system_titles().items() if _computes_in(name, datatype)}
+
+
+def _computes_in(name: str, datatype: str) -> bool:
+    try:
+        return system_of(name).has_rate(datatype)
+    except hardware.SystemFileError:
+        return True
 
 
 def name_or_first(name: str, titles: Mapping[str, str]) -> str:

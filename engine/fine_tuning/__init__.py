@@ -5,7 +5,14 @@
 `row` has the fields and statistics of the execution, `tokens_per_s` the rate, `seconds` the time of the whole run.
 """
 
-from engine.fine_tuning.goal import METHODS, DataSet, FineTuningError, FineTuningGoal, usual_pack_length
+from engine.fine_tuning.goal import (
+    METHODS,
+    DataSet,
+    FineTuningError,
+    FineTuningGoal,
+    longest_sequence,
+    usual_pack_length,
+)
 from engine.fine_tuning.search import FineTuningPlan, MethodPlan, find_fine_tuning, plan_method
 
 __all__ = [
@@ -16,6 +23,7 @@ __all__ = [
     "FineTuningPlan",
     "MethodPlan",
     "find_fine_tuning",
+    "longest_sequence",
     "plan_method",
     "usual_pack_length",
 ]

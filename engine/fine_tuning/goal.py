@@ -13,7 +13,7 @@ import numpy as np
 import models
 from engine.post_training.lengths import LengthLaw
 from hardware import System
-from models import Model, PackedSamples
+from models import Model, ModelTuning, PackedSamples
 
 __all__ = ["METHODS", "DataSet", "FineTuningError", "FineTuningGoal", "longest_sequence", "usual_pack_length"]
 
@@ -22,7 +22,8 @@ METHODS: Final = ("full", "lora", "qlora")
 QUANTISED_BITS: Final = 4
 """Width of the frozen weights of QLoRA [bits]. Source: Dettmers et al. 2023 (arXiv:2305.14314), section 3."""
 LENGTHS: Final = 256
-"""Lengths that stand for a law in the packing. Source: stated by us; its efficiency is then within 0.5 % of 4,096."""
+"""Lengths that stand for a law in the packing. Source: measured on nine laws; the efficiency is within 0.6 % of that of
+4,096 lengths."""
 PACK_STEP: Final = 256
 """Tokens of which the usual pack length is a multiple, so that degrees of parallelism divide it. Source: stated by
 us."""
@@ -104,6 +105,8 @@ class FineTuningGoal:
     datatype: str = "bfloat16"
     limits: Mapping[str, Any] = field(default_factory=dict)
     """Limits of executions, on top of the usual ones."""
+    headroom: float = 0.0
+    """Memory that stays free, as a share of the predicted memory []."""
     price_usd_per_h: tuple[float, float] | None = None
     """Lowest and highest price of a GPU and hour [USD/h]; the recorded ones where None."""
 
@@ -135,7 +138,11 @@ class FineTuningGoal:
 
     @property
     def _adapters(self) -> dict[str, Any]:
-        return {"adapter_rank": self.adapter_rank, "adapter_targets": self.adapter_targets}
+        return {
+            **ModelTuning().model_dump(),
+            "adapter_rank": self.adapter_rank,
+            "adapter_targets": self.adapter_targets,
+        }
 
     @property
     def packs(self) -> int:
@@ -155,9 +162,8 @@ class FineTuningGoal:
         Args:
             method: one of `METHODS`.
         """
-        tuning: dict[str, Any] = {"sample_lengths": self.data.lengths, "loss_chunk": self.loss_chunk}
-        if method != "full":
-            tuning |= self._adapters
+        tuning = ModelTuning().model_dump() if method == "full" else self._adapters
+        tuning |= {"sample_lengths": self.data.lengths, "loss_chunk": self.loss_chunk}
         if method == "qlora":
             tuning["frozen_weight_bits"] = QUANTISED_BITS
         return models.tuned(models.edited(self.model, {"seq_size": self.pack_to}), tuning)

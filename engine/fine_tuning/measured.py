@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -24,17 +25,18 @@ def _size_of(model: str) -> float:
 
 
 def nearest_runs(
-    *, parameters: float, system: str, gpus: int, seq_size: int, method: str, most: int = 4
+    *, parameters: float, system: str, datatype: str, gpus: int, seq_size: int, method: str, most: int = 4
 ) -> list[dict[str, Any]]:
     """Return the measured runs nearest to a question, nearest first.
 
-    Distance adds the logarithms of the ratios of model size, GPUs and sequence; another system, and another choice
-    between all weights and adapters, count like a factor of e. Source: stated by us. Of runs that differ in the version
-    of the framework only, the nearest listed last is kept.
+    Distance adds the logarithms of the ratios of model size and sequence, and half of that of GPUs, by which the rate
+    of a GPU changes less. Another system, another datatype, and another choice between all weights and adapters count
+    like a factor of e. Source: stated by us. Of runs that differ in the version of the framework only, one is kept.
 
     Args:
         parameters: of the model.
         system: name in the library.
+        datatype: of the matrix arithmetic.
         gpus: that it runs on.
         seq_size: tokens of a sequence.
         method: full, lora or qlora.
@@ -45,12 +47,12 @@ def nearest_runs(
     found = []
     for row in rows.to_dict("records"):
         length = row["seq_len"] if math.isfinite(row["seq_len"]) else float(seq_size)
-        ratios = (_size_of(row["model_key"]) / parameters, row["gpus"] / gpus, length / seq_size)
-        distance = sum(abs(math.log(each)) for each in ratios)
-        distance += float(row["system"] != system) + float(row["method"] != tuned)
+        sizes = (_size_of(row["model_key"]) / parameters, length / seq_size)
+        distance = sum(abs(math.log(each)) for each in sizes) + abs(math.log(row["gpus"] / gpus)) / 2.0
+        distance += (row["system"] != system) + (row["precision"] != datatype) + (row["method"] != tuned)
         found.append((distance, row))
     found.sort(key=lambda each: each[0])
-    kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+    kept: dict[tuple[Any, ...], Mapping[Hashable, Any]] = {}
     for _, row in found:
         alike = tuple(row[name] for name in ("framework", "model_key", "system", "gpus", "method", "precision"))
         kept.setdefault(alike, row)

@@ -6,7 +6,7 @@ frozen weights in 4 bits is not calibrated: such plans say what fits and what me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ USUAL_LIMITS: Final[Mapping[str, Any]] = {
 """Limits of executions where none is asked for: nothing is moved to the host."""
 MOST_GPUS: Final = 4_096
 """GPUs up to which the fewest that fit are searched. Source: stated by us; 16 bytes per weight of 18 T weights."""
+CURVE_SPAN: Final = 8
+"""Largest part and multiple of the GPUs on the curve over GPUs. Source: stated by us."""
 MEMORY_PARTS: Final = {
     "weights": ("weight_space", "weight_offload"),
     "gradients": ("weight_grad_space", "optimizer_offload"),
@@ -86,6 +88,8 @@ class MethodPlan:
     """Reason why nothing fits, or why there is no time; empty otherwise."""
     fewest: int | None = None
     """Fewest GPUs of whole powers of two or whole nodes on which it fits; None if it was not searched, or none fit."""
+    fewest_safe: int | None = None
+    """The same where it also fits at the upper end of the interval of its memory; None as `fewest`, or without one."""
     change: str = ""
     """Smallest change with which it fits on these GPUs; empty if it fits, or no change helps."""
 
@@ -113,6 +117,8 @@ class FineTuningPlan:
 
     goal: FineTuningGoal
     methods: Mapping[str, MethodPlan]
+    curve: tuple[MethodPlan, ...] = ()
+    """Plans with a time on other numbers of GPUs, and on these, where they were asked for."""
 
     @property
     def chosen(self) -> MethodPlan | None:
@@ -143,9 +149,11 @@ def scenario_of(goal: FineTuningGoal, method: str, gpus: int) -> Scenario:
         method: one of `METHODS`.
         gpus: that it runs on.
     """
+    memory = goal.system.mem1
+    room = memory.model_copy(update={"capacity_gib": memory.capacity_gib / (1.0 + goal.headroom)})
     return Scenario.of(
         goal.tuned(method),
-        goal.system,
+        goal.system.model_copy(update={"mem1": room}) if goal.headroom else goal.system,
         num_procs=gpus,
         max_batch_size=goal.batch,
         datatype=goal.datatype,
@@ -174,7 +182,7 @@ def plan_method(goal: FineTuningGoal, method: str, gpus: int) -> MethodPlan:
             capacity_gib=capacity,
             parts={},
             memory_interval=memory_interval_of(scenario),
-            reason=_describe_refusal(gpus, need, capacity),
+            reason=_describe_refusal(gpus, need, capacity / (1.0 + goal.headroom)),
         )
     row: dict[str, Any] = {str(name): value for name, value in found.items()}
     step = seconds = rate = interval = None
@@ -206,11 +214,13 @@ def find_fine_tuning(
     *,
     progress: Callable[[float, str], None] = lambda share, doing: None,
     cancel: Callable[[], bool] = lambda: False,
+    with_curve: bool = False,
 ) -> FineTuningPlan:
     """Return the best plan of each method, the fewest GPUs on which it fits, and what would make it fit.
 
     Args:
         goal: the question.
+        with_curve: whether to plan on other numbers of GPUs too.
         progress: called with the share that is done and the current step.
         cancel: returns whether to stop.
 
@@ -223,9 +233,28 @@ def find_fine_tuning(
         gpus = goal.num_procs or fewest or _leanest(goal, method, cancel)
         plan = plan_method(goal, method, gpus)
         change = "" if plan.fits else _smallest_change(goal, method, gpus, fewest, cancel)
-        methods[method] = replace(plan, fewest=fewest, change=change)
+        safe = _fewest_safe(goal, method, fewest, plan.memory_interval, cancel)
+        methods[method] = replace(plan, fewest=fewest, fewest_safe=safe, change=change)
     progress(1.0, "searching")
-    return FineTuningPlan(goal, methods)
+    found = FineTuningPlan(goal, methods)
+    return replace(found, curve=tuple(_curve(found, cancel))) if with_curve else found
+
+
+def _curve(plan: FineTuningPlan, cancel: Callable[[], bool]) -> Iterator[MethodPlan]:
+    """Yield the plans with a time on a part and a multiple of the GPUs of the fastest."""
+    chosen = plan.chosen
+    if chosen is None:
+        return
+    sizes = [*fitting_sizes(plan.goal.system, CURVE_SPAN * chosen.num_procs), chosen.num_procs]
+    for method in plan.methods:
+        if method in UNTIMED:
+            continue
+        for gpus in sorted({each for each in sizes if each * CURVE_SPAN >= chosen.num_procs}):
+            if cancel():
+                raise ExplorationCancelled("The search was stopped.")
+            found = plan_method(plan.goal, method, gpus)
+            if found.fits:
+                yield found
 
 
 def _memory_parts(row: Mapping[str, Any]) -> dict[str, float]:
@@ -241,8 +270,20 @@ def _fits(goal: FineTuningGoal, method: str, gpus: int) -> bool:
     return bool(best_of(scenario_of(goal, method, gpus)))
 
 
-def _fewest(goal: FineTuningGoal, method: str, cancel: Callable[[], bool]) -> int | None:
+def _fewest_safe(
+    goal: FineTuningGoal, method: str, fewest: int | None, error: Interval | None, cancel: Callable[[], bool]
+) -> int | None:
+    """Return the fewest GPUs on which a method fits at the upper end of the interval of its memory."""
+    if fewest is None or error is None:
+        return None
+    tight = replace(goal, headroom=max(goal.headroom, error.high - 1.0))
+    return _fewest(tight, method, cancel, least=fewest)
+
+
+def _fewest(goal: FineTuningGoal, method: str, cancel: Callable[[], bool], least: int = 1) -> int | None:
     for gpus in fitting_sizes(goal.system):
+        if gpus < least:
+            continue
         if cancel():
             raise ExplorationCancelled("The search was stopped.")
         if _fits(goal, method, gpus):

@@ -66,11 +66,23 @@ class TuningRow(Document):
     capacity_gib: float = Field(description="Memory of a GPU [GiB].")
     memory_parts: dict[str, float] = Field(description="Parts of the memory [GiB].")
     fewest_gpus: int | None = Field(description="Fewest GPUs that fit, of powers of two and whole nodes.")
+    safe_gpus: int | None = Field(description="Fewest GPUs that fit at the upper end of the interval of memory.")
     reason: str = Field(description="Why nothing fits, or why there is no time.")
     change: str = Field(description="Smallest of some changes with which it fits on these GPUs.")
     rests_on: str = Field(description="Measured runs that the interval rests on.")
     layout: str
     execution: Row | None
+
+
+class SizeRow(Document):
+    """Fastest execution of a method on a number of GPUs."""
+
+    method: Literal["full", "lora"]
+    num_procs: int
+    tokens_per_s: float
+    hours: RunFigure
+    usd: RunFigure | None
+    layout: str
 
 
 class FineTuningAnswer(Document):
@@ -89,6 +101,7 @@ class FineTuningAnswer(Document):
     batch: int = Field(description="Packs of an optimizer step.")
     steps: int
     tokens: float = Field(description="Tokens of samples in all epochs.")
+    sizes: list[SizeRow] = Field(description="Time and cost over GPUs, where asked for.")
     nearest: list[Row] = Field(description="Measured runs nearest to the question, with their source.")
     units: dict[str, str]
 
@@ -133,6 +146,7 @@ def fine_tuning_goal(asked: FineTuningQuestion) -> FineTuningGoal:
             adapter_rank=asked.adapter_rank,
             adapter_targets=asked.adapter_targets,
             loss_chunk=asked.loss_chunk,
+            headroom=asked.headroom,
             datatype=asked.datatype,
             limits=asked.limits,
             price_usd_per_h=recorded if price is None else (price, price),
@@ -180,7 +194,9 @@ def find_asked_fine_tuning(asked: FineTuningQuestion, context: Context | None = 
     Raises the errors of `fine_tuning_goal` and of making a space, and `engine.ExplorationCancelled`.
     """
     context = context or Context()
-    return find_fine_tuning(fine_tuning_goal(asked), progress=context.tell, cancel=context.stops)
+    return find_fine_tuning(
+        fine_tuning_goal(asked), progress=context.tell, cancel=context.stops, with_curve=asked.sizes
+    )
 
 
 def fine_tuning_document(plan: FineTuningPlan) -> dict[str, Any]:
@@ -194,6 +210,7 @@ def fine_tuning_document(plan: FineTuningPlan) -> dict[str, Any]:
     nearest = nearest_runs(
         parameters=float(parameter_counts(goal.model).total),
         system=goal.system.name,
+        datatype=goal.datatype,
         gpus=shown_plan.num_procs,
         seq_size=goal.pack_to,
         method=shown_plan.method,
@@ -212,13 +229,33 @@ def fine_tuning_document(plan: FineTuningPlan) -> dict[str, Any]:
         "batch": goal.batch,
         "steps": goal.steps,
         "tokens": goal.data.tokens * goal.epochs,
+        "sizes": [_size_row(goal, each) for each in plan.curve],
         "nearest": [{name: plain(value) for name, value in row.items()} for row in nearest],
         "units": {"step_s": "s", "hours": "h", "usd": "USD", "memory_gib": "GiB", "tokens_per_s": "tokens/s"},
     }
 
 
-def _tuning_row(goal: FineTuningGoal, plan: MethodPlan) -> dict[str, Any]:
+def _size_row(goal: FineTuningGoal, plan: MethodPlan) -> dict[str, Any]:
+    return {
+        "method": plan.method,
+        "num_procs": plan.num_procs,
+        "tokens_per_s": plan.tokens_per_s,
+        "hours": _hours_of(plan),
+        "usd": _usd_of(goal, plan),
+        "layout": execution_name(plan.row),
+    }
+
+
+def _hours_of(plan: MethodPlan) -> dict[str, float | None] | None:
+    return _with_interval(plan, None if plan.seconds is None else plan.seconds / HOUR)
+
+
+def _usd_of(goal: FineTuningGoal, plan: MethodPlan) -> dict[str, float] | None:
     usd = plan.usd(goal.price_usd_per_h)
+    return None if usd is None else dict(zip(("value", "low", "high"), usd, strict=True))
+
+
+def _tuning_row(goal: FineTuningGoal, plan: MethodPlan) -> dict[str, Any]:
     fit: Fit = "does not fit"
     if plan.fits and plan.memory_gib is not None:
         fit = fit_within(plan.memory_gib, plan.capacity_gib, plan.memory_interval)
@@ -229,12 +266,13 @@ def _tuning_row(goal: FineTuningGoal, plan: MethodPlan) -> dict[str, Any]:
         "step_s": _with_interval(plan, plan.step_s),
         "tokens_per_s": plan.tokens_per_s,
         "tokens_per_s_per_gpu": None if plan.tokens_per_s is None else plan.tokens_per_s / plan.num_procs,
-        "hours": _with_interval(plan, None if plan.seconds is None else plan.seconds / HOUR),
-        "usd": None if usd is None else dict(zip(("value", "low", "high"), usd, strict=True)),
+        "hours": _hours_of(plan),
+        "usd": _usd_of(goal, plan),
         "memory_gib": plan.memory_gib,
         "capacity_gib": plan.capacity_gib,
         "memory_parts": dict(plan.parts),
         "fewest_gpus": plan.fewest,
+        "safe_gpus": plan.fewest_safe,
         "reason": plan.reason,
         "change": plan.change,
         "rests_on": "" if plan.interval is None else plan.interval.rests_on,

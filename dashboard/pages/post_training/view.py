@@ -1,4 +1,4 @@
-"""The Post-train page: the step of each mode, the step over the split, phases, memory, and measured runs."""
+"""The Post-train page: reinforcement learning, with the step of each mode, phases and memory; or fine-tuning."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from dashboard.charts.plans.post_training import MeasuredMark, step_by_split
 from dashboard.jobs.post_training import PostTrainingJob
 from dashboard.jobs.server import server
 from dashboard.link import state
-from dashboard.link.fields import LinkField
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.post_training.inputs import draw_inputs, parse_inputs
+from dashboard.pages.post_training.link import PAGE_NAME, PostTrainingLink
+from dashboard.pages.post_training.tuning import FineTuningView, parse_tuning, render_tuning
 from dashboard.widgets.chart import show
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.job_card import found_soon
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.amounts import format_large
 from dashboard.words.markdown import literal
@@ -50,19 +53,33 @@ class PostTrainingView:
     fields: Mapping[str, LinkField]
     problem: str = ""
     """Reason if the link holds no question."""
+    part: LinkField | None = None
+    """Reinforcement learning, or fine-tuning."""
+    tuning: FineTuningView | None = None
+    """All that the link says of fine-tuning, if that is shown."""
 
 
 def parse() -> PostTrainingView:
     """Parse the page's part of the link."""
+    page = LinkReader(PostTrainingLink, PAGE_NAME)
+    page.read("part")
+    part = page.fields["part"]
+    if part.value == "tuning":
+        return PostTrainingView(state.theme_mode(), None, {}, part=part, tuning=parse_tuning())
     try:
         question, fields = parse_inputs()
     except ValueError as problem:
-        return PostTrainingView(state.theme_mode(), None, {}, str(problem))
-    return PostTrainingView(state.theme_mode(), question, fields)
+        return PostTrainingView(state.theme_mode(), None, {}, str(problem), part)
+    return PostTrainingView(state.theme_mode(), question, fields, part=part)
 
 
 def render(view: PostTrainingView) -> None:
     """Draw the page."""
+    if view.part is not None:
+        draw_segments(view.part)
+    if view.tuning is not None:
+        render_tuning(view.tuning)
+        return
     question = view.question
     if question is None:
         st.error(literal(view.problem), icon=":material/error:")

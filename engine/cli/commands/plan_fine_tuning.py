@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,14 +19,20 @@ from engine.questions.errors import QuestionError
 __all__ = ["plan_tuning", "read_lengths"]
 
 
+MOST_BYTES: Final = 2_000_000
+"""Size of a file of lengths at most: 100,000 of up to 19 digits."""
+
+
 def read_lengths(text: str) -> DataSetLengths:
-    """Return the lengths of a text such as 600:4096 or 600:4096:0.8.
+    """Return the lengths of a text such as 600:4096 or 600:4096:0.8, or of a file with one length per line.
 
     Args:
-        text: mean and cap [tokens], and spread.
+        text: mean and cap [tokens], and spread; or the path of a file.
 
     Raises `QuestionError` with a sentence for another text.
     """
+    if (file := Path(text)).is_file():
+        return _read_file(file)
     parts = text.replace(",", "").split(":")
     try:
         numbers = [float(each) for each in parts]
@@ -33,9 +40,33 @@ def read_lengths(text: str) -> DataSetLengths:
     except (ValueError, OverflowError):
         numbers, is_whole = [], False
     if not 2 <= len(numbers) <= 3 or not is_whole:
-        raise QuestionError(f"--lengths is {text[:40]!r}; it must be mean and cap in tokens, such as 600:4096.")
+        raise QuestionError(
+            f"--lengths is {text[:40]!r}; it must be mean and cap in tokens, such as 600:4096, or a "
+            "file with a length per line."
+        )
     said = {"mean": numbers[0], "cap": int(numbers[1]), **({"cv": numbers[2]} if len(numbers) == 3 else {})}
     return build_question(DataSetLengths, said)
+
+
+def _read_file(file: Path) -> DataSetLengths:
+    """Return the lengths of a file: numbers with spaces, commas or lines between."""
+    if file.stat().st_size > MOST_BYTES:
+        raise QuestionError(f"{file.name} has more than {MOST_BYTES:,} bytes; give at most 100,000 lengths.")
+    words = file.read_text(encoding="utf-8", errors="replace").replace(",", " ").split()
+    try:
+        numbers = [float(each) for each in words]
+    except ValueError:
+        wrong = next(each for each in words if not _is_number(each))
+        raise QuestionError(f"{file.name} has {wrong[:40]!r}, which is no length in tokens.") from None
+    return build_question(DataSetLengths, {"lengths": numbers})
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @asks(
@@ -64,7 +95,7 @@ def plan_tuning(
 
     \b
     JSON is the answer to the question plan_fine_tuning: methods (fit, step_s, tokens_per_s, hours, usd, memory_parts,
-    fewest_gpus, execution, reason, change), packs, packing, steps, nearest, units.
+    fewest_gpus, execution, reason, change), packs, packing, steps, sizes, nearest, units.
 
     Exit code 1 when nothing fits.
     """
@@ -88,7 +119,17 @@ def plan_tuning(
 
 def _methods_csv(document: dict[str, Any]) -> str:
     text = io.StringIO()
-    plain = ("method", "num_procs", "fit", "tokens_per_s", "memory_gib", "capacity_gib", "fewest_gpus", "layout")
+    plain = (
+        "method",
+        "num_procs",
+        "fit",
+        "tokens_per_s",
+        "memory_gib",
+        "capacity_gib",
+        "fewest_gpus",
+        "safe_gpus",
+        "layout",
+    )
     figures = ("step_s", "hours", "usd")
     names = [*plain, *(f"{name}{end}" for name in figures for end in ("", "_low", "_high"))]
     writer = csv_module.DictWriter(text, names, lineterminator="\n")
@@ -115,6 +156,7 @@ def _print_answer(document: dict[str, Any]) -> None:
             each["fit"],
             "-" if each["memory_gib"] is None else f"{each['memory_gib']:,.1f} of {each['capacity_gib']:,.1f}",
             "-" if each["fewest_gpus"] is None else f"{each['fewest_gpus']:,}",
+            "-" if each["safe_gpus"] is None else f"{each['safe_gpus']:,}",
             "-" if each["tokens_per_s"] is None else _format_number(each["tokens_per_s"]),
             _format_figure(each["step_s"]),
             _format_figure(each["hours"]),
@@ -123,14 +165,28 @@ def _print_answer(document: dict[str, Any]) -> None:
         )
         for each in document["methods"]
     ]
-    header = ("method", "GPUs", "memory", "GiB", "fewest", "tokens/s", "step s", "hours", "USD", "layout")
-    write_line(text_table(header, rows, left=(0, 2, 9)))
+    header = ("method", "GPUs", "memory", "GiB", "fewest", "safe", "tokens/s", "step s", "hours", "USD", "layout")
+    write_line(text_table(header, rows, left=(0, 2, 10)))
     for each in document["methods"]:
         change = f" Smallest change that fits: {each['change']}." if each["change"] else ""
         if each["reason"]:
             write_line(f"{TUNING_WORDS[each['method']]}: {each['reason']}{change}")
     if any(each["hours"] is not None and each["usd"] is None for each in document["methods"]):
         write_line("No price is recorded for this system; give --price for the cost.")
+    if document["sizes"]:
+        write_line()
+        sizes = [
+            (
+                TUNING_WORDS[each["method"]],
+                f"{each['num_procs']:,}",
+                _format_number(each["tokens_per_s"]),
+                _format_figure(each["hours"]),
+                _format_figure(each["usd"]),
+                each["layout"],
+            )
+            for each in document["sizes"]
+        ]
+        write_line(text_table(("method", "GPUs", "tokens/s", "hours", "USD", "layout"), sizes, left=(0, 5)))
     write_line()
     write_line("Nearest measured runs:")
     nearest = [
@@ -148,11 +204,11 @@ def _print_answer(document: dict[str, Any]) -> None:
         )
         for row in document["nearest"]
     ]
-    header = (
+    names = (
         *("framework", "model", "system", "GPUs", "method", "datatype"),
         *("sequence", "tokens/s/GPU", "peak GiB", "outcome"),
     )
-    write_line(text_table(header, nearest, left=(0, 1, 2, 4, 5, 9)))
+    write_line(text_table(names, nearest, left=(0, 1, 2, 4, 5, 9)))
     write_line(document["basis"])
 
 

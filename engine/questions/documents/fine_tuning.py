@@ -61,8 +61,9 @@ class FineTuningQuestion(Document):
         DataSetLengths,
         Asked(
             "Sample lengths",
-            metavar="MEAN:CAP[:CV]",
-            option_help="Mean and cap of the sample lengths, and their spread, 1 by default [tokens].",
+            metavar="MEAN:CAP[:CV]|FILE",
+            option_help="Mean and cap of the sample lengths, and their spread, 1 by default [tokens]; or a file with "
+            "a length per line.",
         ),
     ] = Field(description="Law of the sample lengths.")
     epochs: Annotated[float, Number(0.001, 10_000), Asked("Epochs")] = Field(
@@ -94,6 +95,9 @@ class FineTuningQuestion(Document):
     loss_chunk: Annotated[int, Whole(0, 2**30), Asked("Loss chunk", "tokens")] = Field(
         default=0, description="Tokens whose logits are in memory at once; 0 for all of a microbatch."
     )
+    headroom: Annotated[float, Number(0, 10), Asked("Memory kept free", metavar="SHARE")] = Field(
+        default=0.0, description="Share of predicted memory that is kept free, such as 0.1."
+    )
     datatype: Annotated[str, Asked("Training datatype")] = Field(
         default="bfloat16", description="Datatype of the matrix arithmetic."
     )
@@ -115,3 +119,6 @@ class FineTuningQuestion(Document):
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
     ] = Field(default=None, description="Price of a GPU and hour; the range of the recorded prices by default.")
+    sizes: Annotated[bool, Asked("Other sizes")] = Field(
+        default=False, description="Plan on an eighth to eight times the GPUs too: time and cost over GPUs."
+    )

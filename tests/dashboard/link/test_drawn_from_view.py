@@ -38,6 +38,7 @@ LINKS: Mapping[str, Mapping[str, str]] = {
     "day": {"day_peak": "90", "day_most": "2", "day_reserved": "1.5", "day_engine": "vllm"},
     "fleet": {"fleet_example": "own", "fleet_own": folded(json.dumps(SMALL_FLEET)), "fleet_figures_of": "fastest"},
     "post_training": {"post_training_procs": "16", "post_training_mode": "colocated", "post_training_cap": "2000"},
+    "post_training of a data set": {"post_training_kind": "tuning", "post_training_rank": "64"},
     "layerwise": {"layerwise_mode": "released"},
     "papers": {},
     "library": {"library_kind": "systems", "library_item": "a100_80g"},
@@ -53,7 +54,8 @@ LINKS: Mapping[str, Mapping[str, str]] = {
     "codesign": {"codesign_study": "offload_capacity_and_bandwidth"},
     "whatif": {"whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif", "whatif_one": "matrix"},
 }
-"""A link to each page that is drawn from its view alone, with values other than the defaults."""
+"""A link to each page that is drawn from its view alone, with values other than the defaults. Words behind its name
+tell several links to one page apart."""
 EXPLORED = ("explore", "pareto", "results", "execution", "memory")
 """Pages about an exploration."""
 RUNNING = ("whatif", "codesign")
@@ -93,14 +95,14 @@ def drawn(app: AppTest) -> list[tuple[str, str]]:
     return [(kind, re.sub(random, "", text)) for kind, text in told]
 
 
-@pytest.mark.parametrize("page", LINKS)
-def test_a_page_is_drawn_from_its_view_alone(page: str) -> None:
-    found = exploration()
+@pytest.mark.parametrize("named", LINKS)
+def test_a_page_is_drawn_from_its_view_alone(named: str) -> None:
+    page, found = named.partition(" ")[0], exploration()
     needed, views = [found] if page in EXPLORED else [], list[Any]()
     first = AppTest.from_function(
         _parse_and_draw, default_timeout=120, kwargs={"page": page, "needed": needed, "views": views}
     )
-    first.session_state["_url"] = parameters_of(found.scenario) | LINKS[page]
+    first.session_state["_url"] = parameters_of(found.scenario) | LINKS[named]
     first.run()
     drawings = []
     for _ in range(2):  # a session of its own each; what the page had to compute is there by now

@@ -60,6 +60,8 @@ def test_every_page_says_what_it_is_for() -> None:
         ("budget", "plan_run"),
         ("deadline", "plan_run"),
         ("serve", "serving"),
+        ("fine-tune", "post_training"),
+        ("lora", "post_training"),
         ("bubble", "schedules"),
         *((word.lower(), "papers") for word in ("DistIR", "DAPPLE", "Rubick", "CFP", "Figure 7")),
     ],

@@ -7,7 +7,9 @@ import io
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +17,11 @@ from jsonschema import Draft202012Validator
 
 import engine
 import models
+from dashboard.words.numbers import ABSENT
 from engine.fine_tuning import DataSet
 from engine.post_training.lengths import LengthLaw
 from engine.questions import VERBS, answer
+from tests.dashboard.page_runs import figure, html, page_alone
 
 MODEL, SYSTEM = "llama-3.1-8B", "h100_80g_sxm"
 QUESTION: dict[str, Any] = {
@@ -97,6 +101,38 @@ def test_without_a_number_of_gpus_each_method_has_its_fewest(found: dict[str, An
         assert row["execution"] is not None
 
 
+def test_the_safe_number_has_room_for_the_error_of_memory(found: dict[str, Any]) -> None:
+    for row in found["methods"]:
+        assert row["safe_gpus"] >= row["fewest_gpus"]
+        safe = rows_of(answer("plan_fine_tuning", {**QUESTION, "num_procs": row["safe_gpus"], "headroom": 0.136}))
+        assert safe[row["method"]]["fit"] == "fits"
+        assert safe[row["method"]]["memory_gib"] * 1.136 <= row["capacity_gib"]
+
+
+def test_measured_lengths_come_from_a_file(tmp_path: Path, shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    lengths = [300, 900, 1500, 4000]
+    file = tmp_path / "lengths.txt"
+    file.write_text("\n".join(map(str, lengths)))
+    command = ("plan", "fine-tuning", MODEL, SYSTEM, "--procs", 8, "--samples", 1000, "--method", "lora", "--lengths")
+    code, out, _ = shardscape(*command, file, "--json")
+    assert code == 0
+    assert json.loads(out)["tokens"] == pytest.approx(sum(lengths) / 4 * 1000)
+    file.write_text("300 many")
+    code, _, problem = shardscape(*command, file)
+    assert code == 2
+    assert "lengths.txt has 'many', which is no length" in problem
+
+
+def test_other_sizes_are_their_own_answers(found: dict[str, Any]) -> None:
+    rows = answer("plan_fine_tuning", {**QUESTION, "sizes": True})["sizes"]
+    for name in ("full", "lora"):
+        own = {row["num_procs"]: row for row in rows if row["method"] == name}
+        assert own[8]["hours"]["value"] == rows_of(found)[name]["hours"]["value"]
+        assert min(own) == rows_of(found)[name]["fewest_gpus"]
+        four = rows_of(answer("plan_fine_tuning", {**QUESTION, "num_procs": 4}))[name]
+        assert own[4]["usd"] == four["usd"]
+
+
 def test_packing_is_the_share_of_real_tokens() -> None:
     # No two samples of 3,000 tokens fit into 4,096; four of 1,024 fill it.
     for lengths, share in (([3000.0], 3000 / 4096), ([1024.0], 1.0)):
@@ -161,3 +197,44 @@ def test_a_question_that_cannot_be_is_one_sentence(more: dict[str, Any], words: 
         answer("plan_fine_tuning", {**QUESTION, **more})
     assert str(problem.value).endswith(".")
     assert "\n" not in str(problem.value)
+
+
+def test_the_page_has_the_same_figures(found: dict[str, Any], shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    app = page_alone("post_training")
+    link = {
+        "kind": "tuning",
+        "model": MODEL,
+        "system": SYSTEM,
+        "procs": "8",
+        "samples": "100000",
+        "epochs": "2",
+        "price": "3",
+    }
+    app.session_state["_url"] = {f"post_training_{name}": value for name, value in link.items()}
+    app.run()
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    best = rows_of(found)[found["method"]]
+    text = " ".join(re.sub(r"<[^>]+>", " ", html(app)).split())
+    assert "Fastest: LoRA on 8 GPUs" in text
+    assert f"{best['memory_gib']:,.1f} GiB" in text
+    assert found["basis"] in text
+    table = next(each.value for each in app.dataframe if "Figure" in each.value).set_index("Figure")
+    assert [*table.columns] == ["All weights", "LoRA", "QLoRA"]
+    assert table.loc["Fewest GPUs"].tolist() == [f"{each['fewest_gpus']:,}" for each in found["methods"]]
+    assert table.loc["Time", "QLoRA"] == ABSENT
+    # The command that the page shows answers the same.
+    command = next(each.value for each in app.code if each.value.startswith("shardscape plan fine-tuning"))
+    code, out, _ = shardscape(*shlex.split(command)[1:], "--json")
+    assert code == 0
+    assert {**json.loads(out), "sizes": []} == found  # the page asks for other sizes, too
+    assert len(figure(app, "fine_tuning_sizes")["data"]) == 2
+    app.session_state["_url"] = {**app.session_state["_url"], "post_training_sample_cap": "300"}
+    app.run()
+    assert not app.exception
+    assert "at most the cap, 300" in " ".join(each.value for each in (*app.error, *app.warning))
+    app.session_state["_url"] = {**app.session_state["_url"], "post_training_sample_cap": "900"}
+    app.session_state["_url"] |= {"post_training_sample_pack": "800"}
+    app.run()
+    assert "Pack length is 800; the longest sample has 900" in " ".join(each.value for each in app.error)

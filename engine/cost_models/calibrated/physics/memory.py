@@ -86,6 +86,14 @@ LOGIT_GRADIENT = 2.0
 """Bytes of the gradient among them, which a forward pass alone does not have [bytes]. Source: as for `LOGIT`."""
 LOGIT_GRADIENT_PYTORCH = 4.0
 """The same where PyTorch keeps it in 32 bits [bytes]. Source: as for `LOGIT`."""
+ROUTED_BACKWARD = 16.0
+"""Bytes per element of the outputs of routed experts that PyTorch's own layers hold besides the 16 bits kept, when the
+backward pass is at them [bytes]: 2 more of the copy in 32 bits by which scores are weighted, 2 of the gradient, 4 of
+the same in 32 bits, 4 each of its products with scores and with outputs. Source: a count for `_run_routed_experts`,
+prime-rl, `trainer/models/layers/moe.py` at 559b44772e47."""
+UNFUSED_ACTIVATION = 2.0
+"""Bytes per element of an activation function's output that PyTorch keeps apart from its product with the other branch
+[bytes]. Source: `F.silu(h1) * h3` in the same file."""
 OPERATOR_SHARES = (0.5, 0.6, 0.5)
 """Shares of the activations of norms, attention and feed-forward that torchtitan's per-operator checkpointing stores
 [dimensionless]. Source: the calibration study on 1,147 measured rows, peak memory of torchtitan."""
@@ -266,6 +274,20 @@ def routed_kept(case: Case, size: int = 1) -> Floats:
     copies = case.tokens * model.experts_per_token * case.busiest_load
     ends = (_input_bytes(case, size, "experts_up") + kept) * model.hidden * split
     return copies * (ends + 2.0 * kept * model.expert_feedforward / t)
+
+
+def routed_backward(case: Case) -> Floats:
+    """Return the bytes of routed experts that PyTorch's own layers hold during their backward pass, besides the
+    activations kept [rows] [bytes]; none in other software.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model, t = case.model, case.layout.tensor_par
+    copies = case.tokens * model.experts_per_token * case.busiest_load
+    outputs = ROUTED_BACKWARD * model.hidden * case.layout.expert_tensor_par / t
+    held = copies * (outputs + UNFUSED_ACTIVATION * model.expert_feedforward / t)
+    return np.where((case.software.pytorch_native > 0) & (model.experts > 0), held, 0.0)
 
 
 def activation_kept(case: Case, size: int = 1) -> Floats:
@@ -685,6 +707,7 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
         kept_too = np.where(layout.recompute == BY_MODULE, 0.0, activations)
         left_out = _sum_of(kept_copies, kept.working) - kept_too
         working = np.where(full, np.minimum(_of_largest_block(copies, kept.working), left_out), 0.0)
+        working = working + np.where(full, routed_backward(case), 0.0)
     kept_largest = _two_largest(kept_copies, kept.kept)
     if case.forward_only is not None:
         # One block at a time, whose tensors go as soon as the next one has its input; at most what a step keeps.
