@@ -25,6 +25,7 @@ MOST_SEARCHED: Final = 2_048
 """Searched sizes that a worker remembers."""
 
 _SEARCHED: OrderedDict[str, Mapping[str, Any] | None] = OrderedDict()
+_STEPS: OrderedDict[str, Any] = OrderedDict()
 
 
 def found_run_plan(task: Task, question: PlanRunQuestion) -> RunPlan:
@@ -36,7 +37,9 @@ def found_run_plan(task: Task, question: PlanRunQuestion) -> RunPlan:
 def found_phased_plan(task: Task, question: PlanRunQuestion) -> dict[str, Any]:
     """Return the plan of a question with phases as the answer has it; for a worker."""
     context = Context(tell=report_shares(task), stops=task.stops)
-    found = find_phased_plan(question, context=context, search=_searcher(question))
+    found = find_phased_plan(question, context=context, search=_searcher(question), steps=_STEPS)
+    while len(_STEPS) > MOST_SEARCHED:
+        _STEPS.popitem(last=False)
     chain: dict[str, Any] = phased_plan_document(found)["chain"]
     return chain
 

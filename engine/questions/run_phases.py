@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -49,9 +49,11 @@ from engine.scenarios.scenario import Scenario
 from engine.serving import ServiceLoad, size_service
 from models import Model
 
-__all__ = ["ChainPlan", "OfferedChains", "ServedPhase", "find_chain_plan"]
+__all__ = ["ChainPlan", "OfferedChains", "ServedPhase", "Steps", "find_chain_plan"]
 
 Search = Callable[[Scenario], Mapping[str, Any] | None]
+Steps = MutableMapping[str, StepFound | str]
+"""Steps of fine-tuning and of reinforcement learning, or reasons for missing ones, by question."""
 TRAINING: Final = (PretrainPhase, TuningPhase, LoraPhase, ReinforcementPhase)
 METHODS_OF: Final = {"sft": "full", "lora": "lora"}
 """Methods of fine-tuning by kind of phase."""
@@ -98,7 +100,11 @@ class ChainPlan:
 
 
 def find_chain_plan(
-    asked: PlanRunQuestion, offers: Sequence[PricedSystem], search: Search, context: Context
+    asked: PlanRunQuestion,
+    offers: Sequence[PricedSystem],
+    search: Search,
+    context: Context,
+    steps: Steps | None = None,
 ) -> ChainPlan:
     """Return the plan of a question with phases.
 
@@ -107,11 +113,12 @@ def find_chain_plan(
         offers: its systems.
         search: returns the execution to run of a scenario.
         context: bounds, progress and cancelling.
+        steps: remembers steps from plan to plan; None to search all of them.
 
     Raises `QuestionError`, the errors of loading models and systems, and `engine.ExplorationCancelled`.
     """
-    names = _check(asked)
-    planners = [_OfferPlanner(asked, offer, names, search, context) for offer in offers]
+    names, known = _check(asked), {} if steps is None else steps
+    planners = [_OfferPlanner(asked, offer, names, search, context, known) for offer in offers]
     found = []
     for number, planner in enumerate(planners):
 
@@ -189,9 +196,15 @@ class _OfferPlanner:
     """Plan of phases on one system."""
 
     def __init__(
-        self, asked: PlanRunQuestion, offer: PricedSystem, names: Sequence[str], search: Search, context: Context
+        self,
+        asked: PlanRunQuestion,
+        offer: PricedSystem,
+        names: Sequence[str],
+        search: Search,
+        context: Context,
+        steps: Steps,
     ) -> None:
-        self.asked, self.offer, self.search, self.context = asked, offer, search, context
+        self.asked, self.offer, self.search, self.context, self.steps = asked, offer, search, context, steps
         self.phases = list(zip(asked.phases or (), names, strict=True))
         self.trained = [(phase, name) for phase, name in self.phases if not isinstance(phase, ServePhase)]
         assumptions = {name: getattr(asked, name) for name in RunAssumptionsQuestion.model_fields}
@@ -327,12 +340,19 @@ class _OfferPlanner:
                 name, phase.kind, sizes, lambda gpus: self._step(phase, gpus), parameters, inputs, tell, stops
             )
         if not isinstance(phase, PretrainPhase):
-            goal = self._tuning(phase)
+            question = self._tuning(phase)
+            goal = fine_tuning_goal(question)
             inputs = replace(self.inputs, tokens=float(goal.steps))
             parameters = float(parameter_count(goal.model))
-            kind = phase.kind
             return curve_of_steps(
-                name, kind, sizes, lambda gpus: self._tune(goal, kind, gpus), parameters, inputs, tell, stops
+                name,
+                phase.kind,
+                sizes,
+                lambda gpus: self._tune(question, goal, gpus),
+                parameters,
+                inputs,
+                tell,
+                stops,
             )
         inputs = replace(self.inputs, tokens=phase.tokens)
         return curve_of_training(
@@ -353,10 +373,19 @@ class _OfferPlanner:
 
     def _step(self, phase: Any, gpus: int) -> StepFound | str:
         """Return the fastest step on so many GPUs, or the reason why none runs."""
-        goal = post_training_goal(self._question(phase, gpus))
+        question = self._question(phase, gpus)
         is_own = phase.measured_step_s is not None
+        software = self._software(phase) if is_own else None
+        key = f"{question.model_dump_json()}, {software}"
+        if key not in self.steps:
+            self.steps[key] = self._find_step(question, software)
+        return self.steps[key]
+
+    def _find_step(self, question: PostTrainingQuestion, software: float | None) -> StepFound | str:
+        goal = post_training_goal(question)
+        is_own = software is not None
         if is_own:
-            goal = replace(goal, software=self._software(phase))
+            goal = replace(goal, software=software)
         found = find_post_training(goal, cancel=self.context.stops, with_change=False, evaluate_all=0)
         best = found.chosen
         if best is None:
@@ -364,8 +393,8 @@ class _OfferPlanner:
         half = goal.constants.value("interval.own" if is_own else f"interval.{best.step.mode}")
         return StepFound(best.step.seconds, math.exp(-half), math.exp(half), _step_words(best), best)
 
-    def _tuning(self, phase: Any) -> FineTuningGoal:
-        """Return the goal of a phase of fine-tuning, as `plan_fine_tuning` has it."""
+    def _tuning(self, phase: Any) -> FineTuningQuestion:
+        """Return the question of a phase of fine-tuning, as `plan_fine_tuning` has it."""
         said = {
             name: getattr(phase, name) for name in FineTuningQuestion.model_fields if name in type(phase).model_fields
         }
@@ -375,17 +404,22 @@ class _OfferPlanner:
             if mean is None:
                 mean = sum(phase.lengths.lengths or (1.0,)) / len(phase.lengths.lengths or (1.0,))
             samples = max(round(phase.tokens / mean), 1)
-        return fine_tuning_goal(
-            FineTuningQuestion(
-                **{**said, "samples": samples, "method": METHODS_OF[phase.kind]},
-                model=self.asked.model,
-                system=hardware.to_document(self.offer.system),
-            )
+        return FineTuningQuestion(
+            **{**said, "samples": samples, "method": METHODS_OF[phase.kind]},
+            model=self.asked.model,
+            system=hardware.to_document(self.offer.system),
         )
 
-    def _tune(self, goal: FineTuningGoal, kind: str, gpus: int) -> StepFound | str:
+    def _tune(self, question: FineTuningQuestion, goal: FineTuningGoal, gpus: int) -> StepFound | str:
         """Return the fastest step of fine-tuning on so many GPUs, or the reason why none runs."""
-        found = plan_method(goal, METHODS_OF[kind], gpus)
+        key = f"{question.model_dump_json()}, {gpus}"
+        if key not in self.steps:
+            self.steps[key] = self._find_tuning(goal, question.method, gpus)
+        return self.steps[key]
+
+    @staticmethod
+    def _find_tuning(goal: FineTuningGoal, method: str, gpus: int) -> StepFound | str:
+        found = plan_method(goal, method, gpus)
         if found.seconds is None:
             return found.reason
         low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)

@@ -18,7 +18,7 @@ from engine.questions.documents.fleet import FleetQuestion
 from engine.questions.plain import plain
 from engine.questions.recommendations import find_recommendation
 from engine.questions.run_phase_rows import PhasedRunRow, chain_document
-from engine.questions.run_phases import ChainPlan, find_chain_plan
+from engine.questions.run_phases import ChainPlan, Steps, find_chain_plan
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.recommendation.training_plans import (
@@ -160,6 +160,7 @@ def find_phased_plan(
     *,
     context: Context | None = None,
     search: Callable[[Scenario], Mapping[str, Any] | None] | None = None,
+    steps: Steps | None = None,
 ) -> ChainPlan:
     """Return the plan of a question with phases.
 
@@ -167,6 +168,7 @@ def find_phased_plan(
         asked: the question.
         context: bounds, progress and cancelling.
         search: returns the execution to run of a scenario, if results are cached elsewhere; see `find_execution`.
+        steps: steps of fine-tuning and of reinforcement learning that are known already, and that are added to.
 
     Raises `QuestionError`, the errors of loading models and systems, and `engine.ExplorationCancelled`.
     """
@@ -176,7 +178,8 @@ def find_phased_plan(
         return find_execution(asked, context.bounds.searchable(scenario))
 
     try:
-        return find_chain_plan(asked, [_read_offer(each) for each in asked.systems], search or find_searched, context)
+        offers = [_read_offer(each) for each in asked.systems]
+        return find_chain_plan(asked, offers, search or find_searched, context, steps)
     except DerivedError as problem:
         raise QuestionError(_name_fields(str(problem))) from None
 
