@@ -124,7 +124,7 @@ class ChainChangeRow(Document):
     words: str
     days: float | None
     usd: float | None
-    gain: float | None = Field(description="By which cost [USD], or days without a deadline, get less.")
+    gain: float | None = Field(description="Cost [USD] that it saves; days without a deadline, or with `num_procs`.")
     holds: bool
 
 

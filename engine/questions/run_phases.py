@@ -222,6 +222,8 @@ class _OfferPlanner:
         )
         if not obstacle and self.offer.usd_per_kwh > 0.0 and self.inputs.power_w is None:
             obstacle = "No power is recorded, so electricity has no cost; leave usd_per_kwh out."
+        if not obstacle and share.beside >= self.offer.most_procs:
+            obstacle = f"Serving takes {share.beside:,} of {self.offer.most_procs:,} GPUs; none is left to train."
         if obstacle:
             nothing = ChainsOnSystem((), self._terms(), self.goal, share, 0, (), None, obstacle, None, None)
             return OfferedChains(self.offer, nothing, services)

@@ -99,6 +99,8 @@ def test_serving_costs_and_takes_gpus() -> None:
     beside = plan(phases=[PRETRAIN, RL, {**SERVE, "when": "meanwhile"}])
     assert all(sum(row["sizes"]) for row in beside["systems"][0]["front"])
     gpus = beside["chosen"]["services"][0]["num_procs"]
+    crowded = plan(phases=[SFT, {**SERVE, "when": "meanwhile"}], systems=[{"system": SYSTEM, "most_procs": gpus}])
+    assert "none is left to train" in crowded["systems"][0]["obstacle"]
     assert max(max(row["sizes"]) for row in beside["systems"][0]["front"]) <= 8 - gpus
 
 
