@@ -85,7 +85,7 @@ def chain_tiles(plan: Mapping[str, Any]) -> list[Tile]:
             error="" if usd is None or usd["low"] is None else format_usd_range((usd["low"], usd["high"])),
         ),
         Tile("Energy", ABSENT if mwh is None else f"{format_large(mwh)} MWh", "of the training phases"),
-        Tile("Failures", plain(chain["failures"]), "expected"),
+        Tile("Failures", plain(chain["failures"]), f"expected; keep {counted(chain['spares'], 'GPU')} spare"),
         Tile("GPU-hours", format_large(chain["gpu_hours"]["value"]), "of the training phases"),
     ]
 

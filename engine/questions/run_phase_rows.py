@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from engine.executions.execution_names import execution_name
+from engine.fleet import spare_nodes
 from engine.lifetime import Chain, ChainsOnSystem, ChainTerms, PhaseCurve, PhaseSize, ServiceShare
 from engine.post_training.search import ModeStep
 from engine.questions.plain import plain
@@ -19,6 +20,8 @@ from engine.recommendation.training_plans import RunFigure
 
 __all__ = ["PhasedRunRow", "chain_document", "verdict"]
 
+REPAIR_H: Final = 24.0
+"""Time until a failed node is back [h]. Source: stated by us, as for fleets."""
 HOURS: Final = 24.0
 """Hours of a day [h]."""
 MOST_FRONT: Final = 60
@@ -91,6 +94,9 @@ class ChainRow(ChainFrontRow):
 
     deadline: str = Field(description="kept, kept at 90 %, or by how much it is missed; empty without one.")
     budget: str
+    spares: int = Field(
+        description="GPUs of spare nodes that suffice in 99 % of cases, with repairs of 24 h; not in the cost."
+    )
     phases: list[PhasePlanRow]
     services: list[PhaseServiceRow]
 
@@ -212,9 +218,15 @@ def _chain_row(found: OfferedChains) -> dict[str, Any] | None:
         **_front_row(chain),
         "deadline": verdict(chain.days, chains.goal.deadline_days, "days"),
         "budget": "" if chain.usd is None else verdict(chain.usd, chains.goal.budget_usd, "USD"),
+        "spares": _count_spares(found, chain),
         "phases": phases,
         "services": [_service_row(each, chain, chains.terms) for each in found.services],
     }
+
+
+def _count_spares(found: OfferedChains, chain: Chain) -> int:
+    node = min(found.offer.system.node_size, chain.held)
+    return node * spare_nodes(chain.held, node, found.mtbf_h, REPAIR_H)
 
 
 def _phase_row(curve: PhaseCurve, size: PhaseSize, start: float, chain: Chain, terms: ChainTerms) -> dict[str, Any]:

@@ -82,6 +82,8 @@ class OfferedChains:
     offer: PricedSystem
     chains: ChainsOnSystem
     services: tuple[ServedPhase, ...]
+    mtbf_h: float
+    """Time between failures of one GPU [h]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +228,7 @@ class _OfferPlanner:
             obstacle = f"Serving takes {share.beside:,} of {self.offer.most_procs:,} GPUs; none is left to train."
         if obstacle:
             nothing = ChainsOnSystem((), self._terms(), self.goal, share, 0, (), None, obstacle, None, None)
-            return OfferedChains(self.offer, nothing, services)
+            return OfferedChains(self.offer, nothing, services, self.inputs.mtbf_h)
         most = max(self.offer.most_procs - share.beside, 1)
         if self.goal.num_procs is not None:  # a little beyond, to show what more would bring
             most = min(most, BEYOND * self.goal.num_procs)
@@ -243,7 +245,7 @@ class _OfferPlanner:
                 closer = closer_sizes(self.offer.system.node_size, size.gpus, tried, most)
                 self._add_sizes(place, [each for each in closer if each not in tried])
             found = self._solve(share)
-        return OfferedChains(self.offer, found, services)
+        return OfferedChains(self.offer, found, services, self.inputs.mtbf_h)
 
     def grow(self) -> tuple[list[PhaseCurve], int]:
         """Return the curves with a node more than is available, and the GPUs then available."""
