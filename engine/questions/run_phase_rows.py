@@ -13,6 +13,7 @@ from engine.fleet import spare_nodes
 from engine.lifetime import Chain, ChainsOnSystem, ChainTerms, PhaseCurve, PhaseSize, ServiceShare
 from engine.post_training.search import ModeStep
 from engine.questions.plain import plain
+from engine.questions.post_training import BASIS as REINFORCEMENT_BASIS
 from engine.questions.run_phases import ChainPlan, OfferedChains, ServedPhase
 from engine.questions.scenario_documents import found_model
 from engine.questions.verb import Document, Row
@@ -336,14 +337,16 @@ def thinned_front(chains: ChainsOnSystem) -> list[Chain]:
 
 
 def _describe_basis(found: ChainPlan) -> str:
-    """Return a sentence on the intervals, with the phases of the chosen chain whose error is unknown."""
-    if found.chosen is None or found.chain is None:
-        return BASIS
-    pairs = zip(found.chosen.chains.curves, found.chain.sizes, strict=True)
-    unknown = [curve.name for curve, size in pairs if size.days.low is None]
-    if not unknown:
-        return BASIS
-    return f"{BASIS} The error of {' and '.join(unknown)} is unknown: too few runs of this kind were measured."
+    """Return sentences on the intervals: phases whose error is unknown, and the runs that RL rests on."""
+    said = [BASIS]
+    if found.chosen is not None and found.chain is not None:
+        pairs = zip(found.chosen.chains.curves, found.chain.sizes, strict=True)
+        unknown = [curve.name for curve, size in pairs if size.days.low is None]
+        if unknown:
+            said.append(f"The error of {' and '.join(unknown)} is unknown: too few runs of this kind were measured.")
+    if any(phase.kind == "rl" for phase in found.asked.phases or ()):
+        said.append(f"Reinforcement learning: {REINFORCEMENT_BASIS[0].lower()}{REINFORCEMENT_BASIS[1:]}")
+    return " ".join(said)
 
 
 def chain_document(found: ChainPlan) -> dict[str, Any]:
