@@ -47,9 +47,10 @@ from engine.questions.verb import QuestionError
 from engine.recommendation.training_plans import PricedSystem, closer_sizes
 from engine.scenarios.scenario import Scenario
 from engine.serving import ServiceLoad, size_service
+from hardware import System
 from models import Model
 
-__all__ = ["ChainPlan", "OfferedChains", "ServedPhase", "Steps", "find_chain_plan"]
+__all__ = ["ChainPlan", "OfferedChains", "ServedPhase", "Steps", "find_chain_plan", "pretrain_scenario"]
 
 Search = Callable[[Scenario], Mapping[str, Any] | None]
 Steps = MutableMapping[str, StepFound | str]
@@ -192,6 +193,26 @@ def _nearest(found: Sequence[OfferedChains]) -> int | None:
     """Return the position of the system whose shortest chain takes the fewest days; None if nothing runs."""
     able = [place for place, each in enumerate(found) if each.chains.front]
     return min(able, key=lambda place: found[place].chains.front[0].days.value, default=None)
+
+
+def pretrain_scenario(asked: PlanRunQuestion, phase: PretrainPhase, system: System, gpus: int) -> Scenario:
+    """Return the scenario of pre-training on so many GPUs.
+
+    Args:
+        asked: the question.
+        phase: one of its phases.
+        system: one of its systems.
+        gpus: of the phase.
+    """
+    return Scenario.of(
+        found_model(asked.model),
+        system,
+        num_procs=gpus,
+        max_batch_size=phase.max_batch_size or asked.max_batch_size,
+        datatype=asked.datatype,
+        limits={**asked.limits, **phase.limits},
+        cost_model=asked.cost_model,
+    )
 
 
 class _OfferPlanner:
@@ -364,16 +385,7 @@ class _OfferPlanner:
         )
 
     def _scenario(self, phase: PretrainPhase, gpus: int) -> Scenario:
-        asked = self.asked
-        return Scenario.of(
-            found_model(asked.model),
-            self.offer.system,
-            num_procs=gpus,
-            max_batch_size=phase.max_batch_size or asked.max_batch_size,
-            datatype=asked.datatype,
-            limits={**asked.limits, **phase.limits},
-            cost_model=asked.cost_model,
-        )
+        return pretrain_scenario(self.asked, phase, self.offer.system, gpus)
 
     def _step(self, phase: Any, gpus: int) -> StepFound | str:
         """Return the fastest step on so many GPUs, or the reason why none runs."""

@@ -40,6 +40,7 @@ def test_phases_have_an_answer() -> None:
     assert not app.error
     for words in ("Failures", "of the training phases", "Days against cost", "What binds"):
         assert words in text
+    assert any("torchrun" in each.value for each in app.code)
     table = app.dataframe[0].value
     assert list(table["Phase"]) == ["Pre-training", "SFT", "Reinforcement learning", "Serving, afterwards"]
     unpriced = html(run(phases="sft", systems="b200_180g_sxm")).replace("\xa0", " ")
