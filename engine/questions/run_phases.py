@@ -122,6 +122,8 @@ def find_chain_plan(
     """
     names, known = _check(asked), {} if steps is None else steps
     planners = [_OfferPlanner(asked, offer, names, search, context, known) for offer in offers]
+    for planner in planners:
+        planner.check()
     found = []
     for number, planner in enumerate(planners):
 
@@ -236,6 +238,20 @@ class _OfferPlanner:
         self.curves: list[PhaseCurve] = []
         self.softwares: dict[int, float] = {}
 
+    def check(self) -> None:
+        """Raise `QuestionError`, with the phase's name, for a phase that contradicts itself: before any search."""
+        node = self.offer.system.node_size
+        for phase, name in self.trained:
+            try:
+                if isinstance(phase, ReinforcementPhase):
+                    post_training_goal(self._question(phase, node))
+                elif isinstance(phase, PretrainPhase):
+                    self.context.bounds.searchable(self._scenario(phase, node))
+                else:
+                    fine_tuning_goal(self._tuning(phase))
+            except QuestionError as problem:
+                raise QuestionError(f"{name}: {problem}") from None
+
     def plan(self, tell: Callable[[float, str], None]) -> OfferedChains:
         """Return the chains on the system."""
         services, obstacle = self._size_services(tell)
@@ -331,7 +347,6 @@ class _OfferPlanner:
             is_short = any(isinstance(each, PretrainPhase) for each, _ in self.trained)
             return self._with_given(phase_sizes(node, 1.0, most, is_short=is_short))
         scenario = self._scenario(phase, node)
-        self.context.bounds.searchable(scenario)  # refuse a datatype or limit before the first size is searched
         least = least_gpus(
             scenario,
             phase.tokens,
