@@ -21,7 +21,7 @@ from dashboard.files.report_parts import Figure
 from dashboard.files.run_plan_report import table_markup
 from dashboard.link.catalogue import system_of
 from dashboard.words.amounts import format_large, format_usd_range
-from dashboard.words.numbers import ABSENT, counted, plain
+from dashboard.words.numbers import ABSENT, counted, plain, with_unit
 from dashboard.words.scenarios import system_name
 from engine.questions.documents.cost import PlanRunQuestion
 
@@ -37,6 +37,8 @@ __all__ = [
     "system_title",
 ]
 
+HOURS: Final = 24.0
+"""Hours of a day [h]."""
 TERMS: Final = {"rent": "", "reserve": ", reserved", "buy": ", bought"}
 
 
@@ -83,7 +85,7 @@ def chain_tiles(plan: Mapping[str, Any]) -> list[Tile]:
             error="" if usd is None or usd["low"] is None else format_usd_range((usd["low"], usd["high"])),
         ),
         Tile("Energy", ABSENT if mwh is None else f"{format_large(mwh)} MWh", "of the training phases"),
-        Tile("Failures", plain(chain["failures"]), "expected"),
+        Tile("Failures", plain(chain["failures"]), f"expected; keep {counted(chain['spares'], 'GPU')} spare"),
         Tile("GPU-hours", format_large(chain["gpu_hours"]["value"]), "of the training phases"),
     ]
 
@@ -218,7 +220,9 @@ def bars_of(plan: Mapping[str, Any]) -> list[PhaseBar]:
     for each in chain["phases"]:
         start, days = each["start_day"], each["days"]
         ends = None if days["low"] is None else (start + days["low"], start + days["high"])
-        words = f"{counted(each['num_procs'], 'GPU')}, {plain(days['value'])} days"
+        value = days["value"]
+        span = with_unit(plain(value), "days") if value >= 1 else with_unit(plain(HOURS * value), "h")
+        words = f"{counted(each['num_procs'], 'GPU')}, {span}"
         bars.append(PhaseBar(each["name"], start, start + days["value"], words, ends))
     total = chain["days"]["value"]
     for each in chain["services"]:

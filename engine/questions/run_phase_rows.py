@@ -9,9 +9,11 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from engine.executions.execution_names import execution_name
+from engine.fleet import spare_nodes
 from engine.lifetime import Chain, ChainsOnSystem, ChainTerms, PhaseCurve, PhaseSize, ServiceShare
 from engine.post_training.search import ModeStep
 from engine.questions.plain import plain
+from engine.questions.post_training import BASIS as REINFORCEMENT_BASIS
 from engine.questions.run_phases import ChainPlan, OfferedChains, ServedPhase
 from engine.questions.scenario_documents import found_model
 from engine.questions.verb import Document, Row
@@ -19,6 +21,8 @@ from engine.recommendation.training_plans import RunFigure
 
 __all__ = ["PhasedRunRow", "chain_document", "verdict"]
 
+REPAIR_H: Final = 24.0
+"""Time until a failed node is back [h]. Source: stated by us, as for fleets."""
 HOURS: Final = 24.0
 """Hours of a day [h]."""
 MOST_FRONT: Final = 60
@@ -91,6 +95,9 @@ class ChainRow(ChainFrontRow):
 
     deadline: str = Field(description="kept, kept at 90 %, or by how much it is missed; empty without one.")
     budget: str
+    spares: int = Field(
+        description="GPUs of spare nodes that suffice in 99 % of cases, with repairs of 24 h; not in the cost."
+    )
     phases: list[PhasePlanRow]
     services: list[PhaseServiceRow]
 
@@ -124,7 +131,7 @@ class ChainChangeRow(Document):
     words: str
     days: float | None
     usd: float | None
-    gain: float | None = Field(description="By which cost [USD], or days without a deadline, get less.")
+    gain: float | None = Field(description="Cost [USD] that it saves; days without a deadline, or with `num_procs`.")
     holds: bool
 
 
@@ -212,9 +219,15 @@ def _chain_row(found: OfferedChains) -> dict[str, Any] | None:
         **_front_row(chain),
         "deadline": verdict(chain.days, chains.goal.deadline_days, "days"),
         "budget": "" if chain.usd is None else verdict(chain.usd, chains.goal.budget_usd, "USD"),
+        "spares": _count_spares(found, chain),
         "phases": phases,
         "services": [_service_row(each, chain, chains.terms) for each in found.services],
     }
+
+
+def _count_spares(found: OfferedChains, chain: Chain) -> int:
+    node = min(found.offer.system.node_size, chain.held)
+    return node * spare_nodes(chain.held, node, found.mtbf_h, REPAIR_H)
 
 
 def _phase_row(curve: PhaseCurve, size: PhaseSize, start: float, chain: Chain, terms: ChainTerms) -> dict[str, Any]:
@@ -324,14 +337,16 @@ def thinned_front(chains: ChainsOnSystem) -> list[Chain]:
 
 
 def _describe_basis(found: ChainPlan) -> str:
-    """Return a sentence on the intervals, with the phases of the chosen chain whose error is unknown."""
-    if found.chosen is None or found.chain is None:
-        return BASIS
-    pairs = zip(found.chosen.chains.curves, found.chain.sizes, strict=True)
-    unknown = [curve.name for curve, size in pairs if size.days.low is None]
-    if not unknown:
-        return BASIS
-    return f"{BASIS} The error of {' and '.join(unknown)} is unknown: too few runs of this kind were measured."
+    """Return sentences on the intervals: phases whose error is unknown, and the runs that RL rests on."""
+    said = [BASIS]
+    if found.chosen is not None and found.chain is not None:
+        pairs = zip(found.chosen.chains.curves, found.chain.sizes, strict=True)
+        unknown = [curve.name for curve, size in pairs if size.days.low is None]
+        if unknown:
+            said.append(f"The error of {' and '.join(unknown)} is unknown: too few runs of this kind were measured.")
+    if any(phase.kind == "rl" for phase in found.asked.phases or ()):
+        said.append(f"Reinforcement learning: {REINFORCEMENT_BASIS[0].lower()}{REINFORCEMENT_BASIS[1:]}")
+    return " ".join(said)
 
 
 def chain_document(found: ChainPlan) -> dict[str, Any]:

@@ -47,9 +47,10 @@ from engine.questions.verb import QuestionError
 from engine.recommendation.training_plans import PricedSystem, closer_sizes
 from engine.scenarios.scenario import Scenario
 from engine.serving import ServiceLoad, size_service
+from hardware import System
 from models import Model
 
-__all__ = ["ChainPlan", "OfferedChains", "ServedPhase", "Steps", "find_chain_plan"]
+__all__ = ["ChainPlan", "OfferedChains", "ServedPhase", "Steps", "find_chain_plan", "pretrain_scenario"]
 
 Search = Callable[[Scenario], Mapping[str, Any] | None]
 Steps = MutableMapping[str, StepFound | str]
@@ -82,6 +83,8 @@ class OfferedChains:
     offer: PricedSystem
     chains: ChainsOnSystem
     services: tuple[ServedPhase, ...]
+    mtbf_h: float
+    """Time between failures of one GPU [h]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +122,8 @@ def find_chain_plan(
     """
     names, known = _check(asked), {} if steps is None else steps
     planners = [_OfferPlanner(asked, offer, names, search, context, known) for offer in offers]
+    for planner in planners:
+        planner.check()
     found = []
     for number, planner in enumerate(planners):
 
@@ -192,6 +197,26 @@ def _nearest(found: Sequence[OfferedChains]) -> int | None:
     return min(able, key=lambda place: found[place].chains.front[0].days.value, default=None)
 
 
+def pretrain_scenario(asked: PlanRunQuestion, phase: PretrainPhase, system: System, gpus: int) -> Scenario:
+    """Return the scenario of pre-training on so many GPUs.
+
+    Args:
+        asked: the question.
+        phase: one of its phases.
+        system: one of its systems.
+        gpus: of the phase.
+    """
+    return Scenario.of(
+        found_model(asked.model),
+        system,
+        num_procs=gpus,
+        max_batch_size=phase.max_batch_size or asked.max_batch_size,
+        datatype=asked.datatype,
+        limits={**asked.limits, **phase.limits},
+        cost_model=asked.cost_model,
+    )
+
+
 class _OfferPlanner:
     """Plan of phases on one system."""
 
@@ -213,6 +238,20 @@ class _OfferPlanner:
         self.curves: list[PhaseCurve] = []
         self.softwares: dict[int, float] = {}
 
+    def check(self) -> None:
+        """Raise `QuestionError`, with the phase's name, for a phase that contradicts itself: before any search."""
+        node = self.offer.system.node_size
+        for phase, name in self.trained:
+            try:
+                if isinstance(phase, ReinforcementPhase):
+                    post_training_goal(self._question(phase, node))
+                elif isinstance(phase, PretrainPhase):
+                    self.context.bounds.searchable(self._scenario(phase, node))
+                else:
+                    fine_tuning_goal(self._tuning(phase))
+            except QuestionError as problem:
+                raise QuestionError(f"{name}: {problem}") from None
+
     def plan(self, tell: Callable[[float, str], None]) -> OfferedChains:
         """Return the chains on the system."""
         services, obstacle = self._size_services(tell)
@@ -222,9 +261,11 @@ class _OfferPlanner:
         )
         if not obstacle and self.offer.usd_per_kwh > 0.0 and self.inputs.power_w is None:
             obstacle = "No power is recorded, so electricity has no cost; leave usd_per_kwh out."
+        if not obstacle and share.beside >= self.offer.most_procs:
+            obstacle = f"Serving takes {share.beside:,} of {self.offer.most_procs:,} GPUs; none is left to train."
         if obstacle:
             nothing = ChainsOnSystem((), self._terms(), self.goal, share, 0, (), None, obstacle, None, None)
-            return OfferedChains(self.offer, nothing, services)
+            return OfferedChains(self.offer, nothing, services, self.inputs.mtbf_h)
         most = max(self.offer.most_procs - share.beside, 1)
         if self.goal.num_procs is not None:  # a little beyond, to show what more would bring
             most = min(most, BEYOND * self.goal.num_procs)
@@ -241,7 +282,7 @@ class _OfferPlanner:
                 closer = closer_sizes(self.offer.system.node_size, size.gpus, tried, most)
                 self._add_sizes(place, [each for each in closer if each not in tried])
             found = self._solve(share)
-        return OfferedChains(self.offer, found, services)
+        return OfferedChains(self.offer, found, services, self.inputs.mtbf_h)
 
     def grow(self) -> tuple[list[PhaseCurve], int]:
         """Return the curves with a node more than is available, and the GPUs then available."""
@@ -306,7 +347,6 @@ class _OfferPlanner:
             is_short = any(isinstance(each, PretrainPhase) for each, _ in self.trained)
             return self._with_given(phase_sizes(node, 1.0, most, is_short=is_short))
         scenario = self._scenario(phase, node)
-        self.context.bounds.searchable(scenario)  # refuse a datatype or limit before the first size is searched
         least = least_gpus(
             scenario,
             phase.tokens,
@@ -360,16 +400,7 @@ class _OfferPlanner:
         )
 
     def _scenario(self, phase: PretrainPhase, gpus: int) -> Scenario:
-        asked = self.asked
-        return Scenario.of(
-            found_model(asked.model),
-            self.offer.system,
-            num_procs=gpus,
-            max_batch_size=phase.max_batch_size or asked.max_batch_size,
-            datatype=asked.datatype,
-            limits={**asked.limits, **phase.limits},
-            cost_model=asked.cost_model,
-        )
+        return pretrain_scenario(self.asked, phase, self.offer.system, gpus)
 
     def _step(self, phase: Any, gpus: int) -> StepFound | str:
         """Return the fastest step on so many GPUs, or the reason why none runs."""

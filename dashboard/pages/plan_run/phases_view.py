@@ -22,12 +22,14 @@ from dashboard.files.run_phases_report import (
     question_document,
     system_title,
 )
-from dashboard.widgets import share
+from dashboard.widgets import launch, share
 from dashboard.widgets.chart import show
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from engine.questions.documents.cost import PlanRunQuestion
+from engine.questions.run_phases import pretrain_scenario
+from engine.questions.scenario_documents import found_system
 
 __all__ = ["draw_phases_plan"]
 
@@ -58,7 +60,23 @@ def draw_phases_plan(question: PlanRunQuestion, plan: dict[str, Any], title: str
         with st.container(border=True, gap="xsmall"):
             st.html(markup.head("What binds", "limits that are moved, alone and together"))
             _draw_table("What binds", "plan_run_binds", binds_table(plan))
+    _draw_launch(question, plan)
     st.caption(literal(" ".join(plan["not_modelled"])))
+
+
+def _draw_launch(question: PlanRunQuestion, plan: dict[str, Any]) -> None:
+    """Draw the launch card of the first pre-training."""
+    phases = () if plan["chosen"] is None else plan["chosen"]["phases"]
+    row = next((each for each in phases if each["kind"] == "pretrain"), None)
+    phase = next((each for each in question.phases or () if each.kind == "pretrain"), None)
+    offer = next((each for each in question.systems if _name_of(each.system) == plan["system"]), None)
+    if row is not None and phase is not None and offer is not None:
+        scenario = pretrain_scenario(question, phase, found_system(offer.system), row["num_procs"])
+        launch.card(scenario, row["execution"], "plan_run_phases_launch")
+
+
+def _name_of(system: str | dict[str, Any]) -> str:
+    return system if isinstance(system, str) else str(system.get("name"))
 
 
 def _draw_front(question: PlanRunQuestion, plan: dict[str, Any], title: str, mode: str) -> None:

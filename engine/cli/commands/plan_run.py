@@ -196,6 +196,7 @@ def _print_chain(chain: Mapping[str, Any]) -> None:
             ("Failures expected", chosen["failures"], ""),
         ):
             write_line(f"  {label}: {f'{_row_words(value)} {unit}'.rstrip() if value is not None else '-'}")
+        write_line(f"  Spare GPUs: {chosen['spares']:,}, not in the cost")
         for label, name in (("Deadline", "deadline"), ("Budget", "budget")):
             if chosen[name]:
                 write_line(f"  {label}: {chosen[name]}")

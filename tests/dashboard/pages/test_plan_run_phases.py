@@ -40,8 +40,13 @@ def test_phases_have_an_answer() -> None:
     assert not app.error
     for words in ("Failures", "of the training phases", "Days against cost", "What binds"):
         assert words in text
+    assert any("torchrun" in each.value for each in app.code)
     table = app.dataframe[0].value
     assert list(table["Phase"]) == ["Pre-training", "SFT", "Reinforcement learning", "Serving, afterwards"]
+    unpriced = html(run(phases="sft", systems="b200_180g_sxm")).replace("\xa0", " ")
+    assert "no price recorded; give one under Prices" in unpriced
+    bought = html(run(phases="pretrain,sft", prices="h100_80g_sxm~buy~43800~43800~"))
+    assert "held throughout" in bought
     meanwhile = run(phases="lora,serve", serve_when="meanwhile", serve_load="users", serve_users="50")
     assert list(meanwhile.dataframe[0].value["Phase"]) == ["LoRA", "Serving, meanwhile"]
 

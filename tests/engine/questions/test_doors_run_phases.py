@@ -78,6 +78,7 @@ def test_phases_have_the_figures_of_their_own_questions() -> None:
     served = answer("size_service", {**common, "prompt": 512, "output": 128, "request_rate": 5})
     assert chosen["services"][0]["num_procs"] == served["best"]["gpus"]
     assert chosen["days"]["value"] == pytest.approx(sum(each["days"]["value"] for each in chosen["phases"]))
+    assert chosen["spares"] == 0  # a failure of 8 GPUs within a day: 0.4 %, of the 1 % that may lack a spare
     assert chosen["failures"] == pytest.approx(sum(each["failures"] for each in chosen["phases"]))
 
 
@@ -99,6 +100,8 @@ def test_serving_costs_and_takes_gpus() -> None:
     beside = plan(phases=[PRETRAIN, RL, {**SERVE, "when": "meanwhile"}])
     assert all(sum(row["sizes"]) for row in beside["systems"][0]["front"])
     gpus = beside["chosen"]["services"][0]["num_procs"]
+    crowded = plan(phases=[SFT, {**SERVE, "when": "meanwhile"}], systems=[{"system": SYSTEM, "most_procs": gpus}])
+    assert "none is left to train" in crowded["systems"][0]["obstacle"]
     assert max(max(row["sizes"]) for row in beside["systems"][0]["front"]) <= 8 - gpus
 
 
@@ -118,7 +121,9 @@ def test_own_step_sets_the_time_and_its_interval() -> None:
         ({"phases": [{"kind": "pretrain"}]}, "key 'phases[0].tokens' is missing"),
         ({"phases": [{**RL, "stps": 3}]}, "'phases[0].stps'; did you mean 'steps'"),
         ({"phases": [{**RL, "steps": 10**12}]}, "'phases[0].steps' is 1000000000000; it must be a whole number from 1"),
-        ({"phases": [{**RL, "response": {"mean": 9_000, "cap": 100}}]}, "mean"),
+        ({"phases": [PRETRAIN, {**RL, "response": {"mean": 9_000, "cap": 100}}]}, "Reinforcement learning: `response`"),
+        ({"phases": [PRETRAIN, {**SFT, "lengths": {"mean": 900, "cap": 9}}]}, "SFT: The mean sample has 900 tokens"),
+        ({"datatype": "float7"}, "float7"),
         ({"phases": [{**RL, "measured_step_s": 3.0}]}, "`measured_procs` together"),
         ({"phases": [{**SFT, "samples": 5}]}, "give either `tokens` or `samples`"),
         ({"phases": [{**SFT, "adapter_rank": 5}]}, "unknown key 'phases[0].adapter_rank'"),
