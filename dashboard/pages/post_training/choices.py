@@ -58,8 +58,8 @@ def parse_more_choices() -> MoreChoices:
     Raises `ValueError` with a sentence for a text that holds no limits.
     """
     models = {**NOBODY, **list_model_titles()}
-    fields = {"split": _read_text(PostTrainingQuestion, "split", SPLIT)}
-    fields["limits"] = _read_text(TrainingChoices, TRAINING_FIELDS[0], LIMITS)
+    fields = {"split": _parse_text(PostTrainingQuestion, "split", SPLIT)}
+    fields["limits"] = _parse_text(TrainingChoices, TRAINING_FIELDS[0], LIMITS)
     asked, judge = LinkReader(PostTrainingQuestion, PAGE_NAME), LinkReader(JudgeChoices, PAGE_NAME)
     speculation = LinkReader(SpeculationChoices, PAGE_NAME)
     teacher = asked.read("teacher", default="", options=models)
@@ -80,7 +80,7 @@ def parse_more_choices() -> MoreChoices:
     return MoreChoices(values, {**fields, **asked.fields, **judge.fields, **speculation.fields})
 
 
-def _read_text(document: type[Any], name: str, pattern: re.Pattern[str]) -> LinkField:
+def _parse_text(document: type[Any], name: str, pattern: re.Pattern[str]) -> LinkField:
     declared = question_field(document, name)
     parameter = f"{PAGE_NAME}_{declared.parameter}"
     return LinkField(declared, parameter, state.url_value(parameter, "", pattern), "", {})

@@ -12,6 +12,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.post_training import MeasuredMark, step_by_split
 from dashboard.charts.plans.post_training_pools import pools_over_time
+from dashboard.charts.plans.response_lengths import lengths_with_tail
 from dashboard.jobs.post_training import PostTrainingJob
 from dashboard.jobs.server import server
 from dashboard.link import state
@@ -29,6 +30,7 @@ from dashboard.widgets.tables import height_of
 from dashboard.words.amounts import format_large
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, percent, plain
+from engine.post_training.lengths import LengthLaw
 from engine.questions.documents.post_training import MODE_WORDS, PostTrainingQuestion
 
 __all__ = ["PostTrainingView", "parse", "render"]
@@ -130,9 +132,17 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
             key="post_training_splits",
             help="Step by mode, GPUs that train and GPUs that generate.",
         )
-    with st.container(border=True, gap="xsmall"):
+    wide, narrow = st.columns((2, 1), gap="medium")
+    with wide, st.container(border=True, gap="xsmall"):
         st.html(markup.head("One step", f"{MODE_WORDS[best['mode']]}; idle time is hatched"))
         show(pools_over_time(best, PHASES, mode=view.mode), "post_training_pools")
+    with narrow, st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Response lengths", "share that still runs after so many tokens"))
+        said = question.response
+        assert said.mean is not None
+        assert said.cap is not None
+        law = LengthLaw.lognormal(said.mean, said.cap, said.cv)
+        show(lengths_with_tail(law.tokens, law.survival, law.mean, mode=view.mode), "post_training_lengths")
     draw_changes(view.fields, answer, f"{_describe_best(best)}; the step over the one above")
     left, right = st.columns(2, gap="medium")
     with left, st.container(border=True, gap="xsmall"):

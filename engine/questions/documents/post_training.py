@@ -84,10 +84,10 @@ class SpeculationChoices(Document):
 
     accepted: Annotated[
         Annotated[float, Number(1, 64)] | None,
-        Asked("Accepted tokens", "tokens", option="accepted", parameter="accepted"),
+        Asked("Accepted tokens", option="accepted", parameter="accepted"),
     ] = Field(default=None, description="Tokens that a request gains per step, on average: measure yours.")
     drafted: Annotated[
-        Annotated[int, Whole(1, 63)] | None, Asked("Drafted tokens", "tokens", option="drafted", parameter="drafted")
+        Annotated[int, Whole(1, 63)] | None, Asked("Drafted tokens", option="drafted", parameter="drafted")
     ] = Field(default=None, description="Tokens that are proposed per step and verified together; 3 by default.")
     draft_cost: Annotated[Annotated[float, Number(0, 10)] | None, Asked("Draft cost", parameter="draft_cost")] = Field(
         default=None, description="Time of drafting as a share of a step without it; 0.1 by default."

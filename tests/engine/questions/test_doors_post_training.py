@@ -228,6 +228,12 @@ def test_the_page_takes_a_split_and_a_step_of_ones_own_and_applies_changes() -> 
     text = " ".join(re.sub(r"<[^>]+>", " ", html(app)).split())
     assert "Step 123 s" in text
     assert "One step off: 8 GPUs train, 8 generate" in text
+    lengths = figure(app, "post_training_lengths")["data"]
+    # One falling curve from all responses at 0 tokens to none beyond the cap, in two parts.
+    points = [point for part in lengths for point in zip(part["x"], part["y"], strict=True)]
+    assert points == sorted(points, key=lambda each: (each[0], -each[1]))
+    assert points[0] == (0.0, 1.0)
+    assert points[-1] == (3966.0, 0.0)
     pools = figure(app, "post_training_pools")["data"]
     for pool in ("8 GPUs train", "8 GPUs generate"):
         pieces = [dx for each in pools for dx, y in zip(each["x"], each["y"], strict=True) if y == pool]
