@@ -1,7 +1,7 @@
 """A fleet that training jobs and services share: who gets which GPUs in which hour, proven by integer programming."""
 
 from engine.fleet.allocation import FleetError, allocate, check_problem
-from engine.fleet.chain import ChainPlan, ChainTime, FleetStage, allocate_in_turn, check_chain, plan_allocation
+from engine.fleet.chain import ChainTime, FleetStage, StagedPlan, allocate_in_turn, check_chain, plan_allocation
 from engine.fleet.problem import (
     OBJECTIVES,
     Allocation,
@@ -20,7 +20,6 @@ from engine.fleet.verification import find_faults
 __all__ = [
     "OBJECTIVES",
     "Allocation",
-    "ChainPlan",
     "ChainTime",
     "FleetChange",
     "FleetError",
@@ -32,6 +31,7 @@ __all__ = [
     "JobSize",
     "Objective",
     "ReplicaChoice",
+    "StagedPlan",
     "allocate",
     "allocate_in_turn",
     "check_chain",

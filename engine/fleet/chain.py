@@ -20,7 +20,7 @@ from engine.fleet.allocation import LONGEST_S, FleetError, allocate, check_probl
 from engine.fleet.problem import SECONDS_OF_DAY, Allocation, FleetJob, FleetProblem
 from models.documents import shown
 
-__all__ = ["ChainPlan", "ChainTime", "FleetStage", "allocate_in_turn", "check_chain", "plan_allocation"]
+__all__ = ["ChainTime", "FleetStage", "StagedPlan", "allocate_in_turn", "check_chain", "plan_allocation"]
 
 HOURS_OF_DAY: Final = 24.0
 SAME: Final = 1e-6
@@ -58,7 +58,7 @@ class ChainTime:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPlan:
+class StagedPlan:
     """Stages of a fleet whose jobs wait for other jobs."""
 
     problem: FleetProblem
@@ -145,7 +145,7 @@ class ChainPlan:
         return served and not any(each.is_late for each in self.times)
 
 
-def plan_allocation(problem: FleetProblem, longest_s: float = LONGEST_S) -> Allocation | ChainPlan:
+def plan_allocation(problem: FleetProblem, longest_s: float = LONGEST_S) -> Allocation | StagedPlan:
     """Return the allocation of a fleet, or its stages if a job or service waits for a job.
 
     Args:
@@ -188,7 +188,7 @@ def allocate_in_turn(
     problem: FleetProblem,
     longest_s: float = LONGEST_S,
     tell: Callable[[float, str], None] = lambda share, doing: None,
-) -> ChainPlan:
+) -> StagedPlan:
     """Return the stages of a fleet, each with its best allocation.
 
     Args:
@@ -223,7 +223,7 @@ def allocate_in_turn(
         now += days
         if len(done) == len(timed) and not _has_more(problem):
             break
-    return ChainPlan(problem, tuple(stages), _bound_end(problem, longest_s))
+    return StagedPlan(problem, tuple(stages), _bound_end(problem, longest_s))
 
 
 def _has_more(problem: FleetProblem) -> bool:

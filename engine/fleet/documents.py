@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from engine.fleet.chain import ChainPlan, ChainTime
+from engine.fleet.chain import ChainTime, StagedPlan
 from engine.fleet.problem import SECONDS_OF_DAY, Allocation
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-def describe_fleet_plan(plan: Allocation | ChainPlan) -> dict[str, Any]:
+def describe_fleet_plan(plan: Allocation | StagedPlan) -> dict[str, Any]:
     """Return a plan as lists and numbers. Jobs, services and GPUs of a chain are from its first stage; `stages` has
     all, and `chain` the start and end of each job and service; both are empty without one.
 
@@ -86,13 +86,13 @@ def describe_proof(document: Mapping[str, Any]) -> str:
     return f"{turn} No plan ends before day {bound:,.4g}."
 
 
-def list_ends(plan: Allocation | ChainPlan) -> list[dict[str, Any]]:
+def list_ends(plan: Allocation | StagedPlan) -> list[dict[str, Any]]:
     """Return speed and day of the end of each job.
 
     Args:
         plan: of a fleet.
     """
-    if isinstance(plan, ChainPlan):
+    if isinstance(plan, StagedPlan):
         return [
             {
                 "name": each.name,
@@ -114,7 +114,7 @@ def list_ends(plan: Allocation | ChainPlan) -> list[dict[str, Any]]:
     ]
 
 
-def list_missed(plan: Allocation | ChainPlan) -> list[str]:
+def list_missed(plan: Allocation | StagedPlan) -> list[str]:
     """Return a sentence about each missed deadline, with the least one that would hold.
 
     Args:

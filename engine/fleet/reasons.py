@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Final
 
 from engine.fleet.allocation import LONGEST_S
-from engine.fleet.chain import ChainPlan, plan_allocation
+from engine.fleet.chain import StagedPlan, plan_allocation
 from engine.fleet.problem import Allocation, FleetProblem
 
 __all__ = ["FleetChange", "explain_allocation", "in_turn", "without_changes", "without_growth"]
@@ -31,7 +31,7 @@ class FleetChange:
 
 
 def explain_allocation(
-    allocation: Allocation | ChainPlan,
+    allocation: Allocation | StagedPlan,
     longest_s: float = LONGEST_S,
     tell: Callable[[float, str], None] = lambda share, doing: None,
 ) -> list[FleetChange]:
@@ -137,7 +137,7 @@ def _lifts(problem: FleetProblem) -> Iterator[tuple[str, Callable[[FleetProblem]
 
 
 def _solve_changed(
-    allocation: Allocation | ChainPlan, words: str, problem: FleetProblem, longest_s: float
+    allocation: Allocation | StagedPlan, words: str, problem: FleetProblem, longest_s: float
 ) -> FleetChange:
     found = plan_allocation(problem, longest_s)
     before, after = allocation.value, found.value

@@ -41,7 +41,7 @@ HOUR: Final = 3600.0
 """Seconds of an hour [s]."""
 
 
-class RunFigure(Document):
+class TuningFigure(Document):
     """Figure with its interval; low and high are null where no measured run is comparable."""
 
     value: float
@@ -55,13 +55,13 @@ class TuningRow(Document):
     method: Literal["full", "lora", "qlora"]
     num_procs: int = Field(description="GPUs asked for, or the fewest that fit.")
     fit: Fit = Field(description="Memory against capacity, with the error of predicted memory.")
-    step_s: RunFigure | None = Field(
+    step_s: TuningFigure | None = Field(
         description="Optimizer step [s]; null where nothing fits or nothing is calibrated."
     )
     tokens_per_s: float | None = Field(description="Real tokens of all GPUs.")
     tokens_per_s_per_gpu: float | None
-    hours: RunFigure | None = Field(description="All steps.")
-    usd: RunFigure | None = Field(description="All GPUs for these hours; null without a price.")
+    hours: TuningFigure | None = Field(description="All steps.")
+    usd: TuningFigure | None = Field(description="All GPUs for these hours; null without a price.")
     memory_gib: float | None = Field(description="Fullest GPU; the least of all executions if none fits [GiB].")
     capacity_gib: float = Field(description="Memory of a GPU [GiB].")
     memory_parts: dict[str, float] = Field(description="Parts of the memory [GiB].")
@@ -80,8 +80,8 @@ class SizeRow(Document):
     method: Literal["full", "lora"]
     num_procs: int
     tokens_per_s: float
-    hours: RunFigure
-    usd: RunFigure | None
+    hours: TuningFigure
+    usd: TuningFigure | None
     layout: str
 
 

@@ -19,7 +19,6 @@ from engine.exploration.run import ExplorationCancelled
 from engine.fleet import (
     OBJECTIVES,
     Allocation,
-    ChainPlan,
     FleetChange,
     FleetError,
     FleetJob,
@@ -28,6 +27,7 @@ from engine.fleet import (
     GpuPool,
     JobSize,
     ReplicaChoice,
+    StagedPlan,
     check_chain,
     check_problem,
     explain_allocation,
@@ -109,8 +109,8 @@ class FleetPlan(NamedTuple):
     """Plan of a fleet: the best allocation or its stages, baselines by name, changes with their gains, and why a job
     or service does not run on a pool."""
 
-    allocation: Allocation | ChainPlan
-    baselines: Mapping[str, Allocation | ChainPlan]
+    allocation: Allocation | StagedPlan
+    baselines: Mapping[str, Allocation | StagedPlan]
     changes: list[FleetChange]
     refused: Mapping[str, str]
 
@@ -581,7 +581,7 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
     document = describe_fleet_plan(plan)
     faults = find_faults(document)
     problem = plan.problem
-    if isinstance(plan, ChainPlan):
+    if isinstance(plan, StagedPlan):
         for stage_row, stage in zip(document["stages"], plan.stages, strict=True):
             _add_rows(stage_row, stage.allocation.problem)  # the first one's rows are those of the document
     else:

@@ -117,7 +117,7 @@ class ModeRow(Document):
     judge: Row | None = Field(description="Deployment of the judge; null without one.")
 
 
-class ChangeRow(Document):
+class StepChangeRow(Document):
     """Step with one change of the question."""
 
     change: str
@@ -144,7 +144,7 @@ class PostTrainingAnswer(Document):
     evaluated: int
     sizes: list[Row] = Field(description="Step by mode at other numbers of GPUs, where asked for.")
     crossing: str = Field(description="Sizes from which on a split is faster than shared GPUs, where asked for.")
-    changes: list[ChangeRow] = Field(
+    changes: list[StepChangeRow] = Field(
         description="Single changes in the fastest mode, at its split unless GPUs move, the fastest first; where asked "
         "for."
     )

@@ -13,7 +13,6 @@ import pytest
 
 from engine.fleet import (
     OBJECTIVES,
-    ChainPlan,
     FleetError,
     FleetJob,
     FleetProblem,
@@ -22,6 +21,7 @@ from engine.fleet import (
     JobSize,
     Objective,
     ReplicaChoice,
+    StagedPlan,
     allocate,
     allocate_in_turn,
     find_faults,
@@ -79,7 +79,7 @@ def test_a_chain_alone_ends_as_early_as_any() -> None:
                 pairs = zip(problem.jobs, sizes, strict=True)
                 ends.append(sum((each.tokens or 0) / size.tokens_per_s / DAY for each, size in pairs))
         found = plan_allocation(problem)
-        assert isinstance(found, ChainPlan)
+        assert isinstance(found, StagedPlan)
         document = describe_fleet_plan(found)
         assert find_faults(document) == [], seed
         assert found.holds == bool(ends), seed
@@ -129,7 +129,7 @@ def test_a_deadline_counts_for_the_whole_chain() -> None:
     hungry = FleetJob("hungry", SIZES, weight=100.0)
     alone = plan_allocation(FleetProblem((POOL,), chain, ()))
     beside = plan_allocation(FleetProblem((POOL,), (*chain, hungry), ()))
-    assert isinstance(beside, ChainPlan)
+    assert isinstance(beside, StagedPlan)
     assert beside.holds
     assert beside.stages[0].allocation.gpus_of_job(0)[0, 0] == 32  # 24 GPUs would take 13.3 of 12.5 days
     assert list_missed(alone) == []
@@ -145,7 +145,7 @@ def test_a_deadline_counts_for_the_whole_chain() -> None:
 def test_a_service_waits_for_the_job_that_makes_its_model() -> None:
     chat = FleetService("chat", (ReplicaChoice(0, 8, 1.0),), np.array([1.0, 2.0]), after="pre")
     found = plan_allocation(FleetProblem((POOL,), (job("pre", 3.0),), (chat,), 2, "days"))
-    assert isinstance(found, ChainPlan)
+    assert isinstance(found, StagedPlan)
     assert [len(stage.allocation.problem.services) for stage in found.stages] == [0, 1]
     assert found.stages[1].start_days == pytest.approx(3.0)
     assert math.isinf(found.stages[1].days)
