@@ -121,14 +121,17 @@ def _computes_in(name: str, datatype: str) -> bool:
         return True
 
 
-def name_or_first(name: str, titles: Mapping[str, str]) -> str:
-    """Return a name if it can be chosen, or the first that can.
+def name_or_first(name: str, titles: Mapping[str, str], usual: str | None = None) -> str:
+    """Return a name if it can be chosen, else a usual one, else the first that can.
 
     Args:
         name: such as the scenario's.
         titles: of the choices by name; at least one.
+        usual: name in place of the first.
     """
-    return name if name in titles else next(iter(titles))
+    if name in titles:
+        return name
+    return usual if usual is not None and usual in titles else next(iter(titles))
 
 
 def called(name: str, kind: type[Model] | type[System]) -> str:

@@ -12,7 +12,7 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.pages.post_training.choices import split_text
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import plain
+from dashboard.words.numbers import plain, signed_percent
 
 __all__ = ["change_texts", "draw_changes"]
 
@@ -74,7 +74,7 @@ def draw_changes(fields: Mapping[str, LinkField], answer: Mapping[str, Any], whe
 def _share(ratio: float | None) -> str:
     if ratio is None:
         return ""
-    return "no change" if abs(ratio - 1.0) < SAME else f"{ratio - 1.0:+.0%}"
+    return "no change" if abs(ratio - 1.0) < SAME else signed_percent(ratio - 1.0)
 
 
 def _apply(texts: dict[str, str | None]) -> None:

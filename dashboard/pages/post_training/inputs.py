@@ -9,12 +9,11 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.catalogue import (
+    list_computing_systems,
     list_model_titles,
-    list_system_titles,
     name_or_first,
     named_model,
     named_system,
-    system_of,
 )
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.post_training.choices import (
@@ -24,7 +23,7 @@ from dashboard.pages.post_training.choices import (
     in_page_words,
     parse_more_choices,
 )
-from dashboard.pages.post_training.link import ASKED_FIELDS, LENGTH_FIELDS, PAGE_NAME, ROLLOUT_FIELDS
+from dashboard.pages.post_training.link import ASKED_FIELDS, LENGTH_FIELDS, PAGE_NAME, ROLLOUT_FIELDS, USUAL_SYSTEM
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_whole
 from engine.questions.documents.post_training import (
@@ -36,11 +35,9 @@ from engine.questions.documents.post_training import (
 from engine.questions.fields import question_field
 from engine.questions.post_training import longest_sequence, post_training_goal
 from engine.questions.scenario_documents import found_model
-from hardware import SystemFileError
 
 __all__ = ["RefusedInputsError", "draw_inputs", "parse_inputs"]
 
-USUAL_SYSTEM: Final = "h100_80g_sxm"
 PAGE_DEFAULTS: Final[Mapping[str, Any]] = {"prompts": 64, "group": 32, "updates": 4}
 LENGTH_DEFAULTS: Final[Mapping[str, Any]] = {"mean": 1_000.0, "cap": 3_968}
 """Values without a parameter: a step of 2,048 samples of at most 4,096 tokens, as in public recipes."""
@@ -65,9 +62,11 @@ def parse_inputs() -> tuple[PostTrainingQuestion, Mapping[str, LinkField]]:
     scenario = state.current_scenario()
     titles = list_model_titles()
     datatype = question_field(TrainingChoices, "train_datatype").default
-    machines = {name: title for name, title in list_system_titles().items() if _computes_in(name, datatype)}
+    machines = list_computing_systems(datatype)
     model = str(asked.read("model", default=name_or_first(scenario.model.name, titles), options=titles))
-    system = str(asked.read("system", default=_first_system(scenario.system.name, machines), options=machines))
+    system = str(
+        asked.read("system", default=name_or_first(scenario.system.name, machines, USUAL_SYSTEM), options=machines)
+    )
     asked.read("num_procs", default=scenario.num_procs)
     for name in ASKED_FIELDS[3:]:
         asked.read(name, default=PAGE_DEFAULTS.get(name))
@@ -111,19 +110,6 @@ def _checked_question(
     )
     post_training_goal(question)
     return question
-
-
-def _computes_in(system: str, datatype: str) -> bool:
-    """Return whether a system computes in a datatype; one whose file cannot be read is chosen, and refused."""
-    try:
-        return system_of(system).has_rate(datatype)
-    except SystemFileError:
-        return True
-
-
-def _first_system(own: str, machines: Mapping[str, str]) -> str:
-    """Return the scenario's system if reinforcement learning can be planned on it, else the most common one."""
-    return own if own in machines else USUAL_SYSTEM
 
 
 def draw_inputs(fields: Mapping[str, LinkField]) -> None:

@@ -18,10 +18,13 @@ __all__ = [
     "SPECULATION_FIELDS",
     "TRAINING_FIELDS",
     "TUNING_FIELDS",
+    "USUAL_SYSTEM",
     "PostTrainingLink",
 ]
 
 PAGE_NAME: Final = "post_training"
+USUAL_SYSTEM: Final = "h100_80g_sxm"
+"""System in place of one that lacks the datatype of the page."""
 ASKED_FIELDS: Final = (
     "model",
     "system",

@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard.link import state
 from dashboard.link.catalogue import list_computing_systems, list_model_titles, name_or_first, named_model, named_system
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.post_training.link import PAGE_NAME, SAMPLE_FIELDS, TUNING_FIELDS
+from dashboard.pages.post_training.link import PAGE_NAME, SAMPLE_FIELDS, TUNING_FIELDS, USUAL_SYSTEM
 from dashboard.queries.serving import price_placeholder
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_whole
 from engine.fine_tuning import longest_sequence
@@ -22,7 +22,6 @@ from models.tuning import TARGET_GROUPS
 
 __all__ = ["draw_tuning_inputs", "parse_tuning_inputs"]
 
-USUAL_SYSTEM: Final = "h100_80g_sxm"
 SAMPLES: Final = re.compile(r"[1-9]\d{0,11}")
 """Samples in links; more digits than other whole numbers."""
 PAGE_DEFAULTS: Final[Mapping[str, Any]] = {"samples": 50_000}
@@ -41,7 +40,7 @@ def parse_tuning_inputs() -> tuple[FineTuningQuestion, Mapping[str, LinkField]]:
     titles = list_model_titles()
     machines = list_computing_systems(str(question_field(FineTuningQuestion, "datatype").default))
     model = str(asked.read("model", default=name_or_first(scenario.model.name, titles), options=titles))
-    own = scenario.system.name if scenario.system.name in machines else USUAL_SYSTEM
+    own = name_or_first(scenario.system.name, machines, USUAL_SYSTEM)
     system = str(asked.read("system", default=own, options=machines))
     asked.read("num_procs", default=scenario.num_procs)
     for name in TUNING_FIELDS[3:]:

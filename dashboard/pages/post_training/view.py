@@ -170,6 +170,8 @@ def _tiles(question: PostTrainingQuestion, best: Mapping[str, Any]) -> list[mark
     """Return the headline figures of a mode."""
     deployment, usd = best["deployment"], best["usd"]
     waiting, side = max((best["idle_training"], "training"), (best["idle_rollout"], "rollout"))
+    unit, parts = ("days", 1.0) if best["days"]["value"] >= 1.0 else ("hours", 24.0)
+    time = {name: parts * value for name, value in best["days"].items()}
     tiles = [
         markup.Tile(
             "Step", f"{plain(best['step_s']['value'])} s", _between(best["step_s"]), formula=_step_formula(best)
@@ -194,9 +196,9 @@ def _tiles(question: PostTrainingQuestion, best: Mapping[str, Any]) -> list[mark
         ),
         markup.Tile(
             "Time",
-            f"{plain(best['days']['value'])} days",
-            f"{question.steps:,} steps: {_between(best['days'])}",
-            formula=f"{question.steps:,} steps × {plain(best['step_s']['value'])} s / 86,400 s.",
+            f"{plain(time['value'])} {unit}",
+            f"{question.steps:,} steps: {_between(time)}",
+            formula=f"{question.steps:,} steps × {plain(best['step_s']['value'])} s / {86_400 / parts:,.0f} s.",
         ),
     ]
     if usd is None:
