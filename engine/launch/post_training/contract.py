@@ -63,7 +63,6 @@ LAYOUT_FIELDS: Final = (
     "optimizer_offload",
     "activations_offload",
     "tensor_par_comm_type",
-    "seq_par_ag_redo",
     "data_par_overlap",
     "gradient_datatype",
     "optimizer_datatype",

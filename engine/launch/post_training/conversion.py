@@ -20,7 +20,7 @@ from models.documents import check_numbers, did_you_mean, shown
 __all__ = ["is_run_text", "read_run_text", "run_limits", "write_run"]
 
 UNKNOWN_CHECKPOINT: Final = "YOUR_CHECKPOINT"
-MOST_FILES: Final = 16
+MOST_FILES: Final = 64
 PATTERN_REPLACED: Final[Mapping[str, tuple[str, Any]]] = {
     "pipeline_interleaving": ("a model with unlike layers has one chunk per stage there", 1),
     "schedule": ("a model with unlike layers has one chunk per stage there", "1f1b"),
@@ -171,7 +171,9 @@ def read_run_text(
     )
     if model is not None:
         asked = replace(asked, stated={**asked.stated, "model": model_of(model).name})
-    others = dict(list((files or {}).items())[:MOST_FILES])
+    others = dict(files or {})
+    if len(others) > MOST_FILES or sum(map(len, others.values())) > MOST_BYTES:
+        raise LaunchError(f"More than {MOST_FILES} files, or too long ones, are beside {shown_name}; give its parents.")
     named = name_by_kind(content, name)
     for each in known:
         contents = each.find(content, named, others)

@@ -99,7 +99,7 @@ def test_a_fault_of_our_own_is_no_refusal(reader: UploadReader) -> None:
 
 
 def test_there_is_one_field_for_files_and_one_way_to_read_them() -> None:
-    """Every page takes files by `widgets.upload`, and gives their content to `read_file` or to `read_table`, which calls it."""
+    """Every page takes files by `widgets.upload`; `read_file`, or `read_table` by it, reads them."""
     fields, pages = [], []
     for file in HERE.rglob("*.py"):
         tree = ast.parse(file.read_text("utf-8"))

@@ -11,6 +11,7 @@ import yaml
 
 from engine.launch import LaunchError
 from engine.launch.post_training import is_run_text, read_run_text
+from engine.questions import answer
 
 NEMO = "NVIDIA-NeMo/RL@81aa43dda476:examples/configs/recipes/llm/"
 VERL = "volcengine/verl@b178a3cd56f5:"
@@ -614,6 +615,12 @@ SLIME_RECIPES = [
         program="train.py",
     ),
 ]
+PUBLISHED = [
+    (NEMO_RECIPES[0], 3198.0, 94, 171.0),
+    (NEMO_RECIPES[1], 3203.0, 108, 33.1),
+    (NEMO_RECIPES[2], 5719.0, 126, 367.0),
+]
+"""Recipe, mean response, prompt length, and step [s] on H100: docs/about/performance-summary.md of NeMo-RL 0.7.0."""
 RECIPES = [*NEMO_RECIPES, *VERL_RECIPES, *SLIME_RECIPES]
 
 
@@ -655,6 +662,20 @@ def test_a_public_recipe_is_read_as_it_says(recipe: Recipe) -> None:
     assert [word for word in recipe.named if word not in told] == []
     # Every value has a source, and none that is stated is without its key.
     assert all(found.origins[path].words for path in found.settings)
+
+
+@pytest.mark.parametrize(("recipe", "mean", "prompt", "published"), PUBLISHED)
+def test_the_plan_of_a_recipe_is_near_its_published_step(
+    recipe: Recipe, mean: float, prompt: int, published: float
+) -> None:
+    files = {parent: nested(facts) for parent, facts in recipe.parents.items()}
+    stated = {"mean": mean, "prompt_tokens": prompt}
+    asked = {"text": nested(recipe.facts), "name": "recipe.yaml", "files": files, "stated": stated}
+    found = answer("import_post_training", {**asked, "system": "h100_80g_sxm"})
+    (best,) = found["plan"]["best"]
+    assert best["step_s"]["low"] <= published <= best["step_s"]["high"]
+    layout = {name: best["execution"][name] for name in ("tensor_par", "pipeline_par", "context_par", "expert_par")}
+    assert layout == {name: recipe.layout[name] for name in layout}
 
 
 def test_a_recipe_whose_parent_is_missing_takes_no_defaults() -> None:
