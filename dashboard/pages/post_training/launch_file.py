@@ -12,6 +12,8 @@ from dashboard.charts.elements import markup
 from dashboard.link import state
 from dashboard.link.document_validation import Refused
 from dashboard.link.fields import LinkField
+from dashboard.pages.post_training.choices import split_text
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.launch import draw_written
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
@@ -42,7 +44,9 @@ _FIELDS: Final[Mapping[str, str]] = {
     "mode": "mode",
     "staleness": "staleness",
     "synchronisation": "synchronisation",
+    "split": "split",
     "rollout.datatype": "rollout_datatype",
+    "rollout.tensor_par": "rollout_tensor_par",
     "rollout.memory_share": "rollout_memory_share",
     "rollout.max_sequences": "rollout_max_sequences",
 }
@@ -140,14 +144,13 @@ def _draw_run(found: RunReading, name: str, fields: Mapping[str, LinkField]) -> 
     if others or found.layout:
         beyond = ", ".join([*others, "training layout"])
         st.caption(f"{literal(f'Not among the fields: {beyond}. This command plans them:')} `{command}`")
-    link = {fields[field].parameter: fields[field].text(value) for field, value in values.items()}
-    if st.button(
-        "Use in the fields",
-        key="post_training_own_use",
-        icon=":material/input:",
-        on_click=state.set_url_values,
-        args=(link,),
-    ):
+    link: dict[str, str | None] = {fields["split"].parameter: None}  # a former one is of other GPUs
+    link |= {
+        fields[field].parameter: split_text(value) if field == "split" else fields[field].text(value)
+        for field, value in values.items()
+    }
+    if was_clicked("Use in the fields", icon=":material/input:", key="post_training_own_use"):
+        state.set_url_values(link)
         st.rerun()  # the fields are outside this fragment
     _draw_sentences(launch.LIST_TITLES["not_modelled"], found.not_modelled)
     _draw_sentences("Not read", found.unread)
@@ -166,7 +169,7 @@ def link_values(found: RunReading, fields: Mapping[str, LinkField]) -> dict[str,
         field, value = fields.get(name), found.settings.get(path)
         if field is None or value is None or path == "prompt_tokens":
             continue
-        if field.options and value not in field.options:
+        if field.options and not set(value if isinstance(value, list) else [value]) <= set(field.options):
             continue
         values[name] = value
     return values
@@ -174,6 +177,8 @@ def link_values(found: RunReading, fields: Mapping[str, LinkField]) -> dict[str,
 
 def _show(field: LinkField, value: Any) -> str:
     """Return a value in the words of its field."""
+    if isinstance(value, list):
+        return " : ".join(f"{each:,}" for each in value)
     return f"{value:,}" if isinstance(value, int) else field.options.get(value, str(value))
 
 
