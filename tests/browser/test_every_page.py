@@ -374,3 +374,14 @@ def test_reasons_wrap_in_a_table_of_a_menu(fresh: Page) -> None:
     style = (ROOT / "dashboard/charts/elements/style.css").read_text("utf-8")
     fresh.set_content(f"<style>{style}</style><div style='width: 666px'>{table}</div>")
     assert fresh.eval_on_selector(".ss-scroll", "each => each.scrollWidth - each.clientWidth") == 0
+
+
+@pytest.mark.parametrize("width", [WIDE, PHONE], ids=["light", "dark"])
+def test_code_of_a_launch_file_can_be_read(screen: Screen, axe: str | None, width: int) -> None:
+    """Words of code have colours of their own, which a page has only once its answer is there."""
+    if axe is None:
+        pytest.skip("axe-core is not at hand: the registry of npm was not reached")
+    screen.show(width)
+    screen.visit("post_training", "model=qwen3-1.7B&system=h100_80g_sxm&procs=8&post_training_mode=colocated")
+    expect(screen.page.locator("[data-testid=stCode] .token.comment").first).to_be_visible(timeout=60_000)
+    assert violations(screen.page, axe, ["color-contrast"]) == []
