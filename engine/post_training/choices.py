@@ -159,7 +159,11 @@ class TrainingChoice(NamedTuple):
 
 
 class ExecutionChoices:
-    """Best execution by GPUs, each searched once."""
+    """Best execution by GPUs, each searched once.
+
+    Its data-parallel degree divides the samples of an update: NeMo-RL, verl and slime deal as many samples to every
+    rank and refuse other degrees.
+    """
 
     def __init__(self, goal: PostTrainingGoal, sleeping: float) -> None:
         self.goal = goal
@@ -198,7 +202,7 @@ class ExecutionChoices:
                 num_procs=gpus,
                 max_batch_size=math.ceil(goal.packed.bins),
                 datatype=goal.datatype,
-                limits={**PACKED_LIMITS, **goal.training_limits},
+                limits={**PACKED_LIMITS, "data_par": _divisors(goal.packed.samples, gpus), **goal.training_limits},
             )
             row = best_of(scenario)
             self._known[gpus] = self._choice(row) if row else None
@@ -207,6 +211,11 @@ class ExecutionChoices:
     def _choice(self, row: Mapping[str, Any]) -> TrainingChoice:
         forward = forward_pass(self.model, self.system, row, self.goal.work.updates)
         return TrainingChoice(row, training_times(row, self.goal.packed, forward), forward)
+
+
+def _divisors(number: int, most: int) -> list[int]:
+    """Return the divisors of a number up to a limit, ascending."""
+    return [each for each in range(1, min(number, most) + 1) if number % each == 0]
 
 
 class JudgeChoice(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,15 @@ def test_figures_follow_from_the_step(found: dict[str, Any]) -> None:
     release = nearest["version"].removeprefix("v").removesuffix(".0")
     (older,) = answer("plan_post_training", {**QUESTION, "mode": "colocated", "release": release})["best"]
     assert older["step_s"]["low"] <= nearest["step_s"] <= older["step_s"]["high"]
+
+
+def test_every_rank_has_as_many_samples_of_an_update() -> None:
+    """As NeMo-RL, verl and slime deal them: on 104 of 192 GPUs no data-parallel degree of 104 for 512 samples."""
+    split = {"num_procs": 192, "mode": "asynchronous", "split": [104, 88], "steps": 1}
+    (best,) = answer("plan_post_training", {**QUESTION, **split})["best"]
+    assert (64 * 32 // 4) % best["execution"]["data_par"] == 0
+    degrees = [best["execution"][name] for name in ("tensor_par", "pipeline_par", "data_par", "context_par")]
+    assert math.prod(degrees) <= 104
 
 
 def test_the_command_says_the_same(found: dict[str, Any], shardscape: Callable[..., tuple[int, str, str]]) -> None:
