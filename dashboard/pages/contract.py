@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, cast
 
 from pydantic import BaseModel
 
+from dashboard.words.names import in_sentence
 from engine.questions.fields import question_fields
 
 __all__ = ["NavigationGroup", "Needs", "Page", "View", "page_parameters"]
@@ -64,16 +65,11 @@ def page_parameters(
         only: fields that it reads; all but those left out if None.
     """
     return {
-        (f"{page}_{field.parameter}" if page else field.parameter): _in_sentence(field.label)
+        (f"{page}_{field.parameter}" if page else field.parameter): in_sentence(field.label)
         for document in documents
         for name, field in question_fields(document).items()
         if name not in leave_out and (only is None or name in only)
     }
-
-
-def _in_sentence(label: str) -> str:
-    """Return a label without its capital, unless it begins with an abbreviation such as "KV"."""
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

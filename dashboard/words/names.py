@@ -32,8 +32,9 @@ def name_or_id(row: Mapping[Any, Any]) -> str:
 
 
 def in_sentence(label: str) -> str:
-    """Returns a label as it reads inside a sentence: "step time", but "HBM needed" and "TP comm., exposed"."""
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+    """Returns a label as it reads inside a sentence: "step time", but "HBM needed" and "LoRA tokens"."""
+    begins_with_name = any(sign.isupper() for sign in label.partition(" ")[0][1:])
+    return label if begins_with_name else label[:1].lower() + label[1:]
 
 
 def named_value(column: Column, value: Any, networks: Sequence[str] = ()) -> str:

@@ -32,7 +32,7 @@ __all__ = [
 
 UNTIMED: Final = frozenset({"qlora"})
 """Methods whose time is not calibrated: no measured run has frozen weights in 4 bits."""
-UNTIMED_REASON: Final = "The time of QLoRA is not calibrated: no measured run has frozen weights in 4 bits."
+UNTIMED_REASON: Final = "Its time is not calibrated: no measured run has frozen weights in 4 bits."
 USUAL_LIMITS: Final[Mapping[str, Any]] = {
     "weight_offload": False,
     "activations_offload": False,

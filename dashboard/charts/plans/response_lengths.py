@@ -50,7 +50,8 @@ def lengths_with_tail(tokens: Floats, survival: Floats, mean: float, *, mode: st
             fillcolor=f"rgba({red},{green},{blue},{opacity})",
             hovertemplate="%{y:.0%} are longer than %{x:,.0f} tokens<extra></extra>",
         )
-    side = "right" if begin > longest / 2.0 else "left"
+    # The curve is above the words on their left, and below them on their right.
+    side = "right" if begin > 0.7 * longest else "left"
     note(drawing, "last tenth", colours, x=begin, y=TAIL, xanchor=side, yanchor="bottom", yshift=4)
     drawing.update_layout(showlegend=False, margin={"t": 8, "r": 18})
     drawing.update_xaxes(title="Response, tokens", range=[0, longest])

@@ -106,6 +106,7 @@ def _draw_table(part: str, document: Mapping[str, Any], text: str) -> pd.DataFra
         table,
         hide_index=True,
         num_rows="dynamic",
+        placeholder="",
         column_config=settings,
         key=f"fleet_{part}_{hash(text)}",
     )

@@ -397,12 +397,12 @@ def _service_row(service: dict[str, Any]) -> dict[str, Any]:
     replicas = []
     for choice, counts in zip(service["choices"], service["replicas"], strict=True):
         if any(counts):
-            replicas.append(f"{min(counts):,} to {max(counts):,} x {choice['gpus']:,} {choice['pool']}")
+            replicas.append(f"{min(counts):,} to {max(counts):,}, each {choice['gpus']:,} x {choice['pool']}")
     demand = service["demand"]
     return {
         "Service": service["name"],
         "Replicas": ", ".join(replicas) or "none",
-        "Peak, requests/s": max(demand),
+        "Peak with headroom, requests/s": max(demand),
         "Each holds, requests/s": max((choice["capacity"] for choice in service["choices"]), default=None),
         "Not served, %": 100.0 * sum(service["unserved"]) / (sum(demand) or 1.0),
     }

@@ -132,7 +132,11 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
         draw_decimal(fields["cv"], step=0.1, width=140)
         draw_whole(fields["updates"], width=130)
         draw_whole(fields["steps"], width=96)
-        with st.popover("Split, own step, judge", icon=":material/call_split:", help="Choices that few people make."):
+        with st.popover(
+            "Split, own step, judge",
+            icon=":material/call_split:",
+            help="Split, step of your own, limits, teacher, judge and speculation.",
+        ):
             draw_more_choices(fields)
         with st.popover("More", icon=":material/tune:", help="Staleness, rollout engine, waiting, price."):
             draw_decimal(fields["staleness"], step=1.0, placeholder="8")

@@ -156,7 +156,7 @@ def _tiles(answer: Mapping[str, Any], best: Mapping[str, Any]) -> list[markup.Ti
 
 
 def _safe_words(safe: int | None) -> str:
-    return "that hold it" if safe is None else f"{safe:,} with the error of memory"
+    return "that hold it" if safe is None else f"{safe:,} to be safe from errors of memory"
 
 
 def _duration_range(hours: Mapping[str, float | None]) -> str:
@@ -181,9 +181,9 @@ def _method_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "Tokens/s": lambda row: ABSENT if row["tokens_per_s"] is None else format_large(row["tokens_per_s"]),
         "Step": lambda row: ABSENT if row["step_s"] is None else format_duration(row["step_s"]["value"]),
         "Time": lambda row: ABSENT if row["hours"] is None else format_duration(row["hours"]["value"] * HOUR),
-        "Time, range": lambda row: ABSENT if row["hours"] is None else _duration_range(row["hours"]),
+        "Time range": lambda row: ABSENT if row["hours"] is None else _duration_range(row["hours"]),
         "Cost, USD": lambda row: ABSENT if row["usd"] is None else format_large(row["usd"]["value"]),
-        "Cost, range": lambda row: ABSENT if row["usd"] is None else _usd_range(row["usd"]),
+        "Cost range, USD": lambda row: ABSENT if row["usd"] is None else _usd_range(row["usd"]),
         "Layout": lambda row: row["layout"] or ABSENT,
         "Microbatch": lambda row: f"{row['execution']['microbatch_size']:,}" if row["execution"] else ABSENT,
         "ZeRO stage": lambda row: str(row["execution"]["zero_stage"]) if row["execution"] else ABSENT,

@@ -143,7 +143,9 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
         assert said.cap is not None
         law = LengthLaw.lognormal(said.mean, said.cap, said.cv)
         show(lengths_with_tail(law.tokens, law.survival, law.mean, mode=view.mode), "post_training_lengths")
-    draw_changes(view.fields, answer, f"{_describe_best(best)}; the step over the one above")
+    draw_changes(
+        view.fields, answer, f"{_describe_best(best)}; each against the step above. Apply may find another split"
+    )
     left, right = st.columns(2, gap="medium")
     with left, st.container(border=True, gap="xsmall"):
         st.html(markup.head("Phases", "seconds of a step, from low to high"))
@@ -268,8 +270,10 @@ def _draw_nearest(answer: Mapping[str, Any]) -> None:
         {
             "Run": _measured_name(row),
             "System": row["system"],
-            "Mode": "Colocated" if row["mode"] == "colocated" else f"Split, {row['staleness']:g} steps old",
-            "GPUs train:generate": f"{row['gpus_train']:,.0f}:{row['gpus_rollout']:,.0f}",
+            "Mode": "Colocated" if row["mode"] == "colocated" else f"Split, staleness {row['staleness']:g}",
+            "GPUs train:generate": f"{row['gpus_train']:,.0f} shared"
+            if row["mode"] == "colocated"
+            else f"{row['gpus_train']:,.0f}:{row['gpus_rollout']:,.0f}",
             "Samples": f"{row['samples_per_step']:,.0f}",
             "Mean response": f"{row['mean_response']:,.0f}",
             "Step, s": f"{row['step_s']:,.4g}",

@@ -21,6 +21,7 @@ from dashboard.charts.explored.choices import choices
 from dashboard.charts.explored.histogram import histogram
 from dashboard.charts.explored.pareto import MAX_MARKS, Density, edges, pareto, thinned
 from dashboard.charts.explored.reasons import reasons
+from dashboard.charts.plans.post_training import step_by_split
 from dashboard.words import numbers
 from dashboard.words.names import in_sentence
 from engine.columns import HEADLINE, by_name
@@ -334,6 +335,8 @@ def test_interface_is_closed_by_default() -> None:
 def test_small_text_helpers() -> None:
     assert in_sentence("HBM needed") == "HBM needed"
     assert in_sentence("Step time") == "step time"
+    assert in_sentence("LoRA tokens") == "LoRA tokens"
+    assert in_sentence("Requests at once, LoRA") == "requests at once, LoRA"
     assert wrapped("one two three", 7) == "one two<br>three"
     assert nice_steps(0, 10) == [0, 2, 4, 6, 8, 10]
     assert nice_steps(5, 5) == [5]
@@ -353,3 +356,12 @@ def test_what_a_page_draws_of_what_does_not_change_is_drawn_once_for_all_session
     charts = [plot.spec for plot in plots(first)]
     assert charts
     assert [plot.spec for plot in plots(second)] == charts
+
+
+def test_the_best_split_of_every_mode_is_on_the_chart() -> None:
+    curve = [
+        {"mode": "asynchronous", "gpus_train": 12, "gpus_rollout": 4, "step_s": 10.0},
+        {"mode": "colocated", "gpus_train": 16, "gpus_rollout": 16, "step_s": 90.0},
+    ]
+    chart = step_by_split(curve, 16, {"colocated": "Colocated", "asynchronous": "Asynchronous"})
+    assert chart.figure.layout.yaxis.range[1] > 90.0

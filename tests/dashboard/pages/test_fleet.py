@@ -49,7 +49,7 @@ def test_an_own_fleet_is_planned_as_the_question_answers() -> None:
     jobs = next(each.value for each in app.dataframe if "Job" in each.value)
     assert jobs["Tokens/s"].tolist() == pytest.approx([job["tokens_per_s"] for job in found["jobs"]])
     services = next(each.value for each in app.dataframe if "Service" in each.value)
-    assert services["Peak, requests/s"].tolist() == [max(each["demand"]) for each in found["services"]]
+    assert services["Peak with headroom, requests/s"].tolist() == [max(each["demand"]) for each in found["services"]]
 
 
 def test_tables_change_the_document_and_nothing_else() -> None:
