@@ -12,7 +12,7 @@ READY_FLEETS: Final = {
     "pretrain_and_serve": "Pre-training beside two services on 256 H100",
     "pretrain_and_two": "Pre-training, experiments and two services on 512 H100",
     "rl_at_night": "Reinforcement learning at night on serving's GPUs",
-    "life_of_8b": "The life of an 8B model on 64 H100 in 30 days",
+    "life_of_8b": "The life of an 8B model on 64 H100, a node of them spare",
     "two_systems": "H100 and GB200: who gets which",
 }
 """Titles by name."""
