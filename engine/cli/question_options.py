@@ -155,13 +155,16 @@ def asks(
     return decorate
 
 
-def build_question(document: type[Question], said: Mapping[str, Any], arguments: Collection[str] = ()) -> Question:
+def build_question(
+    document: type[Question], said: Mapping[str, Any], arguments: Collection[str] = (), *, option: str = ""
+) -> Question:
     """Return the question of values as commands have them: files are read, lists parsed, units converted.
 
     Args:
         document: class of the question.
         said: values by name of the field; None stands for the default.
         arguments: fields that are arguments of the command, not options.
+        option: that has all values of the document in one text; empty where each value has its own.
 
     Raises `QuestionError` with a sentence that names the option.
     """
@@ -174,7 +177,10 @@ def build_question(document: type[Question], said: Mapping[str, Any], arguments:
     try:
         return document.model_validate(given)
     except ValidationError as problem:
-        raise QuestionError(_option_sentence(problem, document, arguments)) from None
+        said_wrong = (
+            sentence(problem, document, f"--{option}") if option else _option_sentence(problem, document, arguments)
+        )
+        raise QuestionError(said_wrong) from None
 
 
 def _option_sentence(problem: ValidationError, document: type[BaseModel], arguments: Collection[str]) -> str:

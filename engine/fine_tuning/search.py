@@ -189,7 +189,8 @@ def plan_method(goal: FineTuningGoal, method: str, gpus: int) -> MethodPlan:
     if method not in UNTIMED:
         # A step of all packs: the execution's batch may be smaller, by less than its data-parallel degree.
         step = float(row["total_time"]) * goal.batch / float(row["batch_size"])
-        seconds = goal.packs * goal.epochs / float(row["sample_rate"])
+        # The last step has the packs that are left; a run of less than one step still takes that step.
+        seconds = max(goal.packs * goal.epochs / float(row["sample_rate"]), step)
         rate = float(row["sample_rate"]) * goal.pack_to * packing.fill
         interval = fine_tuning_interval_of(scenario, row)
     return MethodPlan(
@@ -336,4 +337,19 @@ def _smallest_change(
             raise ExplorationCancelled("The search was stopped.")
         if _fits(changed, method, gpus):
             return words
-    return f"use {fewest:,} GPUs" if fewest is not None and fewest != gpus else ""
+    near = _nearest_size(goal, method, gpus, fewest, cancel)
+    return "" if near is None else f"use {near:,} {'GPU' if near == 1 else 'GPUs'}"
+
+
+def _nearest_size(
+    goal: FineTuningGoal, method: str, gpus: int, fewest: int | None, cancel: Callable[[], bool]
+) -> int | None:
+    """Return the largest number of GPUs below the given one on which a method fits, or the fewest above it."""
+    if fewest is None or fewest > gpus:
+        return fewest
+    for size in reversed(fitting_sizes(goal.system)):
+        if cancel():
+            raise ExplorationCancelled("The search was stopped.")
+        if fewest < size < gpus and _fits(goal, method, size):
+            return size
+    return None if fewest == gpus else fewest

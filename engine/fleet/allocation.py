@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -308,6 +309,9 @@ def check_problem(problem: FleetProblem) -> None:
 
 
 def _solve(program: _Program, goal: Floats, longest_s: float) -> Any:
+    if not program.lower:
+        # Nothing that shall run has a size: the solver takes no program without variables.
+        return SimpleNamespace(x=np.zeros(0), mip_dual_bound=0.0)
     found = program.solve(goal, longest_s)
     if found.x is None:
         raise FleetError(f"No allocation was found in {longest_s:g} s ({found.message}); plan fewer hours or jobs.")

@@ -79,7 +79,7 @@ def curve_of_job(
     node = scenario_at(gpus).system.node_size
     tried = sorted({*_list_sizes(gpus, node), *further})
     if not tried:
-        refused[gpus] = f"{gpus:,} GPUs are less than a node of {node:,}."
+        refused[gpus] = _describe_remainder(gpus, node)
     for place, size in enumerate(tried):
         if cancel():
             raise ExplorationCancelled("The plan was cancelled.")
@@ -138,7 +138,7 @@ def curve_of_reinforcement(
     refused: dict[int, str] = {}
     tried = sorted({*_list_sizes(gpus, goal.system.node_size), *further})
     if not tried:
-        refused[gpus] = f"{gpus:,} GPUs are less than a node of {goal.system.node_size:,}."
+        refused[gpus] = _describe_remainder(gpus, goal.system.node_size)
     plans = {}
     for place, size in enumerate(tried):
         tell(place / len(tried), f"{size:,} GPUs")
@@ -210,6 +210,10 @@ def step_tokens(goal: PostTrainingGoal) -> float:
         goal: of the search.
     """
     return goal.work.samples * (goal.work.prompt + goal.work.law.mean)
+
+
+def _describe_remainder(gpus: int, node: int) -> str:
+    return f"{gpus:,} {'GPU is' if gpus == 1 else 'GPUs are'} less than a node of {node:,}."
 
 
 def _list_sizes(gpus: int, node: int) -> list[int]:

@@ -163,7 +163,7 @@ class _Search:
         trained = self._training_sides(SLEEPING).best(goal.num_procs)
         if trained is None:
             self.reasons["colocated"] = (
-                f"No execution trains on {goal.num_procs:,} {'GPU' if goal.num_procs == 1 else 'GPUs'} with "
+                f"No execution trains on {_words(goal.num_procs)} with "
                 f"{SLEEPING / GIB:g} GiB of each left to the sleeping engine."
             )
             return
@@ -328,7 +328,7 @@ class _Search:
         if goal.judge is not None:
             if judge is None:
                 gpus = goal.judge.gpus or gpus_rollout
-                return f"No replica of the judge holds its weights and one request on {gpus:,} GPUs."
+                return f"No replica of the judge holds its weights and one request on {_words(gpus)}."
             memory = (*memory, engine_phase("judge", judge.memory, goal.system, share))
         teacher_s = 0.0
         if self._teachers is not None:
@@ -336,7 +336,7 @@ class _Search:
             found = self._teachers.best(gpus_train, resident.has - resident.needs)
             if found is None:
                 room = max(resident.has - resident.needs, 0.0) / GIB
-                return f"The teacher does not fit on {gpus_train:,} GPUs, {room:,.1f} GiB of each are free."
+                return f"The teacher does not fit on {_words(gpus_train)}, {room:,.1f} GiB of each are free."
             teacher_s = found.seconds
             memory = (*memory, teacher_phase(trained.execution, goal.system, found.memory, is_colocated=is_shared))
         step = self._step(
@@ -351,6 +351,10 @@ class _Search:
         lengths = {"output": max(round(goal.work.law.mean), 1)}
         own = None if judge is None else judge.fields
         return ModeStep(gpus_train, gpus_rollout, step, trained.execution, {**fields, **lengths}, memory, own)
+
+
+def _words(gpus: int) -> str:
+    return f"{gpus:,} {'GPU' if gpus == 1 else 'GPUs'}"
 
 
 def _smallest_change(goal: PostTrainingGoal, cancel: Callable[[], bool]) -> str:

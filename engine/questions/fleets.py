@@ -58,7 +58,7 @@ from engine.questions.documents.fleet import (
 )
 from engine.questions.documents.post_training import MODE_WORDS, PostTrainingQuestion
 from engine.questions.plain import plain
-from engine.questions.post_training import BASIS, post_training_goal
+from engine.questions.post_training import BASIS, JUDGE_BESIDE, post_training_goal
 from engine.questions.run_plans import find_execution
 from engine.questions.scenario_documents import found_model, found_system, tuned_model
 from engine.questions.verb import Document, QuestionError, Row, Verb
@@ -440,6 +440,8 @@ def _read_reinforcement(job: FleetJobDocument, asked: FleetQuestion, name: str) 
     for field in OF_TRAINING:
         if getattr(job, field) != fields[field].get_default(call_default_factory=True):
             raise QuestionError(f"{name} has `post_training`, which says all of its work; leave `{field}` out.")
+    if dict(job.post_training or ())["judge"].own_gpus is not None:
+        raise QuestionError(f"{name}: {JUDGE_BESIDE}")
     goals = [
         _ask_goal(job, pool)
         for pool in asked.pools
@@ -493,7 +495,9 @@ def _curve(
 ) -> JobCurve:
     free = pool.gpus - pool.spares
     # A node more, and no spares, only bring something if the job can hold them.
-    further = sorted({free + pool.node, pool.gpus // pool.node * pool.node}) if asked.why else []
+    further = (
+        sorted({(free // pool.node + 1) * pool.node, pool.gpus // pool.node * pool.node} - {0}) if asked.why else []
+    )
     inputs = RunInputs.of(system, mtbf_h=asked.mtbf_h)
     model = tuned_model(job)
 

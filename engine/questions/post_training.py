@@ -36,6 +36,7 @@ from models.documents import did_you_mean, shown
 
 __all__ = [
     "BASIS",
+    "JUDGE_BESIDE",
     "PLAN_POST_TRAINING",
     "PostTraining",
     "find_asked_post_training",
@@ -48,6 +49,13 @@ DAY: Final = 86_400.0
 """Seconds of a day [s]."""
 JUDGE_TOKENS: Final = 256
 """Answer of a judge where none is asked for [tokens]. Source: stated by us; a short verdict with reasons."""
+JUDGE_BESIDE: Final = (
+    "`own_gpus` of the judge are besides all others, and a plan of several jobs or phases does not count them; leave "
+    "it out, and the judge runs on the GPUs of the rollout."
+)
+"""Reason why plans that give out GPUs take no judge on GPUs of its own."""
+MOST_SAMPLES: Final = 2**31 - 1
+"""Samples of a step at most; a global batch is counted in as many bits."""
 DRAFTED: Final = 3
 """Tokens drafted per step where none are asked for. Source: stated by us; SkyRL's run accepts 3.3 with as many or one
 more."""
@@ -241,6 +249,10 @@ def _goal_of(asked: PostTrainingQuestion) -> PostTrainingGoal:
     model, system = found_model(asked.model), found_system(asked.system)
     law = _law_of(asked)
     samples = asked.prompts * asked.group
+    if samples > MOST_SAMPLES:
+        raise QuestionError(
+            f"A step has {samples:,} samples, `prompts` times `group`; it must have at most {MOST_SAMPLES:,}."
+        )
     longest = asked.prompt_tokens + math.ceil(law.cap)
     most = longest_sequence(model)
     if most is not None and longest > most:
@@ -406,6 +418,16 @@ def _modes_of(asked: PostTrainingQuestion) -> tuple[str, ...]:
     return modes if asked.launched == 1.0 else tuple(each for each in modes if each != "asynchronous")
 
 
+def _left_out_reasons(found: PostTraining) -> dict[str, str]:
+    """Return why modes were not searched although any was asked for."""
+    reasons = {}
+    if found.asked.mode == "any" and found.asked.launched > 1.0:
+        reasons["asynchronous"] = "Not searched: an asynchronous rollout waits for no response."
+    if found.asked.mode == "any" and found.asked.split is not None:
+        reasons["colocated"] = "Not searched: colocated shares all GPUs and has no split."
+    return reasons
+
+
 def _check_split(asked: PostTrainingQuestion, unit: int) -> None:
     if asked.split is None:
         return
@@ -458,7 +480,7 @@ def post_training_document(found: PostTraining) -> dict[str, Any]:
         "crossing": _describe_crossing(found),
         "changes": [dict(each) for each in found.changes],
         "nearest": [{name: plain(value) for name, value in row.items()} for row in nearest],
-        "reasons": dict(plan.reasons),
+        "reasons": {**_left_out_reasons(found), **plan.reasons},
         "change": plan.change,
         "software": goal.terms.software,
         "units": {"step_s": "s", "seconds": "s", "days": "days", "usd": "USD", "gib": "GiB", "has": "GiB"},

@@ -41,7 +41,7 @@ from engine.questions.documents.run_phases import (
     TuningPhase,
 )
 from engine.questions.fine_tuning import fine_tuning_goal
-from engine.questions.post_training import find_asked_post_training, post_training_goal
+from engine.questions.post_training import JUDGE_BESIDE, find_asked_post_training, post_training_goal
 from engine.questions.scenario_documents import found_model
 from engine.questions.verb import QuestionError
 from engine.recommendation.training_plans import PricedSystem, closer_sizes
@@ -55,6 +55,8 @@ __all__ = ["ChainPlan", "OfferedChains", "ServedPhase", "Steps", "find_chain_pla
 Search = Callable[[Scenario], Mapping[str, Any] | None]
 Steps = MutableMapping[str, StepFound | str]
 """Steps of fine-tuning and of reinforcement learning, or reasons for missing ones, by question."""
+MOST_SAMPLES: Final = 10**12
+"""Samples of a data set at most, as `plan_fine_tuning` takes them."""
 TRAINING: Final = (PretrainPhase, TuningPhase, LoraPhase, ReinforcementPhase)
 METHODS_OF: Final = {"sft": "full", "lora": "lora"}
 """Methods of fine-tuning by kind of phase."""
@@ -244,6 +246,8 @@ class _OfferPlanner:
         for phase, name in self.trained:
             try:
                 if isinstance(phase, ReinforcementPhase):
+                    if dict(phase)["judge"].own_gpus is not None:
+                        raise QuestionError(JUDGE_BESIDE)
                     post_training_goal(self._question(phase, node))
                 elif isinstance(phase, PretrainPhase):
                     self.context.bounds.searchable(self._scenario(phase, node))
@@ -435,6 +439,10 @@ class _OfferPlanner:
             if mean is None:
                 mean = sum(phase.lengths.lengths or (1.0,)) / len(phase.lengths.lengths or (1.0,))
             samples = max(round(phase.tokens / mean), 1)
+            if samples > MOST_SAMPLES:
+                raise QuestionError(
+                    f"{phase.tokens:,.4g} tokens are {samples:,.4g} samples; a data set has at most {MOST_SAMPLES:,}."
+                )
         return FineTuningQuestion(
             **{**said, "samples": samples, "method": METHODS_OF[phase.kind]},
             model=self.asked.model,

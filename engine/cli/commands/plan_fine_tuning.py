@@ -45,7 +45,7 @@ def read_lengths(text: str) -> DataSetLengths:
             "file with a length per line."
         )
     said = {"mean": numbers[0], "cap": int(numbers[1]), **({"cv": numbers[2]} if len(numbers) == 3 else {})}
-    return build_question(DataSetLengths, said)
+    return build_question(DataSetLengths, said, option="lengths")
 
 
 def _read_file(file: Path) -> DataSetLengths:
@@ -58,7 +58,7 @@ def _read_file(file: Path) -> DataSetLengths:
     except ValueError:
         wrong = next(each for each in words if not _is_number(each))
         raise QuestionError(f"{file.name} has {wrong[:40]!r}, which is no length in tokens.") from None
-    return build_question(DataSetLengths, {"lengths": numbers})
+    return build_question(DataSetLengths, {"lengths": numbers}, option="lengths")
 
 
 def _is_number(text: str) -> bool:
@@ -146,7 +146,7 @@ def _methods_csv(document: dict[str, Any]) -> str:
 def _print_answer(document: dict[str, Any]) -> None:
     write_line(
         f"Fine-tuning {document['model']} on {document['system']}: {document['tokens']:,.0f} tokens in "
-        f"{document['steps']:,} steps of {document['batch']:,} packs of {document['pack_to']:,}; "
+        f"{_counted(document['steps'], 'step')} of {_counted(document['batch'], 'pack')} of {document['pack_to']:,}; "
         f"packing {document['packing']:.1%}; modelled"
     )
     rows = [
@@ -210,6 +210,10 @@ def _print_answer(document: dict[str, Any]) -> None:
     )
     write_line(text_table(names, nearest, left=(0, 1, 2, 4, 5, 9)))
     write_line(document["basis"])
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _format_figure(figure: dict[str, float | None] | None) -> str:

@@ -52,12 +52,13 @@ def read_response(text: str) -> ResponseLengths:
     parts = text.replace(",", "").split(":")
     try:
         numbers = [float(each) for each in parts]
-    except ValueError:
-        numbers = []
-    if not 2 <= len(numbers) <= 3 or numbers[1] != int(numbers[1]):
+        is_whole = len(numbers) > 1 and numbers[1] == int(numbers[1])
+    except (ValueError, OverflowError):
+        numbers, is_whole = [], False
+    if not 2 <= len(numbers) <= 3 or not is_whole:
         raise QuestionError(f"--response is {text[:40]!r}; it must be mean and cap in tokens, such as 3200:3986.")
     said = {"mean": numbers[0], "cap": int(numbers[1]), **({"cv": numbers[2]} if len(numbers) == 3 else {})}
-    return build_question(ResponseLengths, said)
+    return build_question(ResponseLengths, said, option="response")
 
 
 def read_split(text: str) -> list[int]:
@@ -69,7 +70,8 @@ def read_split(text: str) -> list[int]:
     Raises `QuestionError` with a sentence for another text.
     """
     parts = text.split(":")
-    if len(parts) != 2 or not all(each.isdigit() for each in parts):
+    # Seven digits: 2^20 GPUs at most. `isdigit` alone takes signs such as a raised 2, which are no numbers.
+    if len(parts) != 2 or not all(each.isascii() and each.isdigit() and len(each) <= 7 for each in parts):
         raise QuestionError(f"--split is {text[:40]!r}; it must be GPUs that train and that generate, such as 128:64.")
     return [int(each) for each in parts]
 

@@ -153,6 +153,19 @@ def test_what_does_not_fit_says_what_would(shardscape: Callable[..., tuple[int, 
     assert "Smallest change that fits: move the optimizer to host memory." in out
 
 
+def test_a_number_of_gpus_without_a_layout_names_one_near_it() -> None:
+    """37 GPUs divide neither batch nor heads; 32 do, and are nearer than the single one that suffices."""
+    row = rows_of(answer("plan_fine_tuning", {**QUESTION, "num_procs": 37, "method": "lora"}))["lora"]
+    assert (row["execution"], row["fewest_gpus"], row["change"]) == (None, 1, "use 32 GPUs")
+    helped = answer("plan_fine_tuning", {**QUESTION, "num_procs": 32, "method": "lora"})
+    assert rows_of(helped)["lora"]["execution"] is not None
+
+
+def test_a_run_takes_at_least_a_step() -> None:
+    row = rows_of(answer("plan_fine_tuning", {**QUESTION, "samples": 1, "epochs": 0.001, "method": "full"}))["full"]
+    assert row["hours"]["value"] == row["step_s"]["value"] / 3600
+
+
 def test_the_command_says_the_same(found: dict[str, Any], shardscape: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = shardscape("plan", "fine-tuning", MODEL, SYSTEM, *OPTIONS, "--price", 3, "--json")
     assert code == 0

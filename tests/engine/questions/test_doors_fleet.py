@@ -27,6 +27,11 @@ POOL = {"system": SYSTEM, "num_procs": 24, "spare_nodes": 0}
 OWN_POOL = {"system": "gb200_186g_nvl72", "num_procs": 72, "spare_nodes": 0}
 JOB = {"model": MODEL, "max_batch_size": 256, "limits": LIMITS}
 SERVICE = {"model": MODEL, "prompt": 1024, "output": 256, "limits": {"tensor_par": [1, 2]}}
+JUDGED = {
+    "prompts": 8,
+    "response": {"mean": 99, "cap": 999},
+    "judge": {"scored_by": MODEL, "own_gpus": 8},
+}
 FLEET: dict[str, Any] = {
     "pools": [POOL],
     "jobs": [{**JOB, "tokens": 1e11, "deadline_days": 60.0}, {**JOB, "name": "at night", "elastic": True}],
@@ -145,6 +150,7 @@ def test_reinforcement_learning_and_adapters_have_the_figures_of_their_questions
         ({"jobs": [{"model": MODEL}]}, "needs `max_batch_size`"),
         ({"jobs": [{**JOB, "post_training": {"prompts": 8, "response": {"mean": 9, "cap": 99}}}]}, "leave `max_batch"),
         ({"jobs": [{"model": MODEL, "post_training": {"prompts": 8, "response": {"mean": 99, "cap": 9}}}]}, "mean"),
+        ({"jobs": [{"model": MODEL, "post_training": JUDGED}]}, "`own_gpus` of the judge are besides all others"),
     ],
 )
 def test_a_fleet_that_cannot_be_is_refused_in_a_sentence(change: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -170,6 +176,17 @@ def test_what_is_too_late_or_too_large_is_named_in_the_answer() -> None:
     found = answer("plan_fleet", {"pools": [{**POOL, "num_procs": 8}], "jobs": [large]})
     assert "replica of the rollout" in found["refused"]["RL on h100_80g_sxm"]
     assert found["missed"] == ["RL never ends: it, or a job before it, runs at no size of the fleet."]
+
+
+@pytest.mark.parametrize("objective", ["progress", "days", "usd"])
+def test_a_pool_below_a_node_is_an_answer_with_its_reason(objective: str) -> None:
+    """Nothing has a size there, so that the program has no variable."""
+    small = {"pools": [{**POOL, "num_procs": 1}], "jobs": [{**JOB, "tokens": 1e9}], "objective": objective}
+    found = answer("plan_fleet", small)
+    assert found["jobs"][0]["days"] is None
+    assert found["refused"] == {"llama-3-8B on h100_80g_sxm": "1 GPU is less than a node of 8."}
+    explained = answer("plan_fleet", {**small, "why": True})["jobs"][0]
+    assert (explained["days"], explained["tokens_per_s"]) == (None, 0.0)
 
 
 def test_other_demand_and_deadlines_need_no_search() -> None:

@@ -132,6 +132,7 @@ def test_sizes_say_where_modes_cross() -> None:
         ({"response": {"mean": float("nan"), "cap": 10}}, "mean"),
         ({"prompts": -1}, "prompts"),
         ({"prompts": 0}, "prompts"),
+        ({"prompts": 2**20, "group": 2**16}, "A step has 68,719,476,736 samples"),
         ({"launched": 1.5, "mode": "asynchronous"}, "wait for the longest response"),
         ({"launched": 0.5}, "launched"),
         ({"helping": True, "mode": "colocated"}, "generates on all GPUs already"),
@@ -159,6 +160,38 @@ def test_a_question_that_cannot_be_is_one_sentence(
         assert "\n" not in text
     # Both say the same; the command names its options.
     assert words.replace("_", "-").split("`")[-1] in err.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [(("--response", text), "--response") for text in ("nan:9", "9:nan", "9:inf", "9:9e999", "9", "-1:9", "9:99:77")]
+    + [(("--response", "9:99", "--split", text), "--split") for text in ("²:³", "8:" + "9" * 5000, "8:", "a:b")],
+)
+def test_texts_of_several_numbers_are_refused_by_their_option(
+    options: tuple[str, ...], option: str, shardscape: Callable[..., tuple[int, str, str]]
+) -> None:
+    """No such option as --mean exists: the sentence names the one that has the text."""
+    code, out, told = shardscape("plan", "post-training", MODEL, SYSTEM, "--procs", 16, "--prompts", 64, *options)
+    assert (code, out) == (2, "")
+    assert told.strip().startswith(option), told
+    if option == "--response":
+        lengths = ("--samples", 9, "--lengths", options[1])
+        code, out, told = shardscape("plan", "fine-tuning", MODEL, SYSTEM, *lengths)
+        assert (code, out) == (2, "")
+        assert told.strip().startswith("--lengths"), told
+
+
+def test_modes_that_a_choice_leaves_out_say_so() -> None:
+    launched = answer("plan_post_training", {**QUESTION, "launched": 1.5})
+    assert "waits for no response" in launched["reasons"]["asynchronous"]
+    split = answer("plan_post_training", {**QUESTION, "split": [8, 8]})
+    assert "shares all GPUs" in split["reasons"]["colocated"]
+    for found in (launched, split):
+        assert {each["mode"] for each in found["best"]} | set(found["reasons"]) == {
+            "colocated",
+            "one_step_off",
+            "asynchronous",
+        }
 
 
 def options_of(question: dict[str, Any], document: type[BaseModel] = PostTrainingQuestion) -> list[Any]:
