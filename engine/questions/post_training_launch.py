@@ -137,7 +137,13 @@ def plan_with_framework(
 
     Raises `QuestionError` where nothing runs, with the reasons, and the errors of planning.
     """
-    modes = (asked.mode,) if asked.mode != "any" else MODES if asked.split is None else MODES[1:]
+    modes: tuple[str, ...] = MODES if asked.split is None else MODES[1:]
+    if asked.mode != "any":
+        modes = (asked.mode,)
+    else:
+        # A question for one of these modes is refused; for any mode they are left out, or go without.
+        refused = {"colocated": asked.helping, "asynchronous": asked.launched > 1.0}
+        modes = tuple(each for each in modes if not refused.get(each))
     best: tuple[PostTrainingQuestion, dict[str, Any]] | None = None
     reasons: dict[str, str] = {}
     for mode in modes:
@@ -148,7 +154,7 @@ def plan_with_framework(
             best = question, document
     if best is None:
         title = run_framework_of(framework).title
-        raise QuestionError(f"Nothing runs that {title} can start. {' '.join(reasons.values())}")
+        raise QuestionError(f"Nothing runs that {title} can start. {' '.join(dict.fromkeys(reasons.values()))}")
     return best
 
 
@@ -211,7 +217,20 @@ def write_planned_run(
         gpus_per_node=split_unit(found_system(asked.system)),
         checkpoint=checkpoint,
         note=note,
+        lacking=_not_written(asked),
     )
+
+
+def _not_written(asked: PostTrainingQuestion) -> list[str]:
+    """Return a sentence for each part of a question that the plan counts and no launch file gets."""
+    parts = {
+        "Judge: counted in the plan, and not written; give the reward that asks it.": asked.judge.scored_by,
+        "Teacher: counted in the plan, and not written; the file trains without it.": asked.teacher,
+        "Speculative decoding: counted in the plan, and not written.": asked.speculation.accepted,
+        "More launched responses than kept ones: counted in the plan, and not written.": asked.launched > 1.0,
+        "Training GPUs that help to generate: counted in the plan, and not written.": asked.helping,
+    }
+    return [words for words, value in parts.items() if value]
 
 
 def written_run_document(made: Written) -> dict[str, Any]:

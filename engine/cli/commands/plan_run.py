@@ -138,6 +138,8 @@ def _read_question(asked: UnfinishedQuestion[PlanRunQuestion]) -> PlanRunQuestio
         missing = [
             option for option, name in (("--system", "systems"), ("--max-batch", "max_batch_size")) if not said[name]
         ]
+        if missing and file.suffix == ".json" and not file.is_file():
+            raise QuestionError(f"{file.name[:80]} is no file; give one with phases, or a model.")
         if missing:
             raise QuestionError(f"Missing {' and '.join(missing)}; or give a file with phases in place of the model.")
         return asked.finish()

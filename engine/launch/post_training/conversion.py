@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ def write_run(
     gpus_per_node: int,
     checkpoint: str | None = None,
     note: str = "",
+    lacking: Iterable[str] = (),
 ) -> Written:
     """Return the launch file of a run.
 
@@ -66,12 +67,13 @@ def write_run(
         gpus_per_node: GPUs of a machine.
         checkpoint: repository or path of the model; the library's where None.
         note: a sentence at the top of the files.
+        lacking: sentences about parts of the run that no file of a framework gets.
 
     Raises `LaunchError` for a run that the framework would refuse, with the reason.
     """
     chosen = run_framework_of(framework)
     fields = {str(name): value for name, value in execution.items()}
-    replaced = []
+    replaced = [*lacking]
     limits = run_limits(framework, model)
     for name, (reason, instead) in {**chosen.replaced, **(PATTERN_REPLACED if model.layers else {})}.items():
         value = fields.get(name)

@@ -97,3 +97,27 @@ def test_runs_that_a_framework_refuses_are_not_written() -> None:
         pools = {**row, "mode": "one_step_off", "gpus_train": split[0], "gpus_rollout": split[1]}
         with pytest.raises(LaunchError, match=told):
             write_planned_run(asked, pools, "verl")
+
+
+@pytest.mark.parametrize("framework", ["nemo-rl", "verl", "slime"])
+def test_what_the_plan_counts_and_the_file_lacks_is_said(framework: str) -> None:
+    """The step has the time of all parts: a file without them runs another step."""
+    parts = {
+        "judge": {"scored_by": "llama-3.1-8B"},
+        "teacher": "llama-3.1-8B",
+        "speculation": {"accepted": 2},
+        "launched": 1.5,
+        "helping": True,
+    }
+    asked = {
+        "model": "llama-3.1-8B",
+        "system": "h100_80g_sxm",
+        "num_procs": 16,
+        "prompts": 64,
+        "response": {"mean": 1200, "cap": 4096},
+        "launch": framework,
+    }
+    plain, full = (json.dumps(answer("export_post_training", {**asked, **more})) for more in ({}, parts))
+    for words in ("Judge", "Teacher", "Speculative decoding", "More launched", "Training GPUs that help"):
+        assert f"{words}" in full, words
+        assert f"{words}: counted" not in plain

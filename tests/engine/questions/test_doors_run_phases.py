@@ -204,6 +204,13 @@ def test_command_report_and_json_say_the_same(shardscape: Callable[..., tuple[in
     assert PlanRunQuestion.model_validate(question_document(question)) == question
 
 
+def test_a_file_that_is_not_there_is_said(shardscape: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    code, out, told = shardscape("plan", "run", str(tmp_path / "nowhere.json"))
+    assert (code, out) == (2, "")
+    assert "is no file" in told
+    assert "--system" not in told
+
+
 @pytest.mark.parametrize("name", READY_LIVES)
 def test_ready_lives_are_questions(name: str) -> None:
     assert PlanRunQuestion.model_validate(ready_life(name)).phases
