@@ -575,6 +575,15 @@ def demand_hours(service: FleetServiceDocument, hours: int) -> Floats:
     return np.resize(hourly_peaks(day), hours)
 
 
+def _list_idle_jobs(plan: Allocation | StagedPlan) -> dict[str, str]:
+    """Return the jobs that least cost leaves undone, since nothing asks for their end, with that reason."""
+    if plan.problem.objective != "usd" or isinstance(plan, StagedPlan):
+        return {}
+    reason = "Least cost runs no job without a deadline; give one, or choose another objective."
+    asked = [(place, job) for place, job in enumerate(plan.problem.jobs) if job.sizes and job.deadline_days is None]
+    return {job.name: reason for place, job in asked if plan.rate(place) == 0.0}
+
+
 def fleet_document(found: FleetPlan) -> dict[str, Any]:
     """Return a plan as JSON has it.
 
@@ -610,7 +619,7 @@ def fleet_document(found: FleetPlan) -> dict[str, Any]:
         ],
         "proof": describe_proof(document),
         "missed": list_missed(plan),
-        "refused": dict(found.refused),
+        "refused": {**found.refused, **_list_idle_jobs(plan)},
         "faults": faults,
         "not_modelled": [*rests_on, *NOT_MODELLED],
         "units": UNITS,

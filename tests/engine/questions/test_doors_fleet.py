@@ -44,6 +44,15 @@ def planned() -> Any:
     return json.loads(json.dumps(answer("plan_fleet", FLEET)))
 
 
+def test_least_cost_says_which_job_it_leaves_undone() -> None:
+    found = answer("plan_fleet", {**FLEET, "objective": "usd"})
+    idle = [each["name"] for each in found["jobs"] if each["tokens_per_s"] == 0.0]
+    assert idle == ["at night"]
+    assert found["refused"] == {
+        "at night": "Least cost runs no job without a deadline; give one, or choose another objective."
+    }
+
+
 def test_figures_are_those_of_recommend_cost_and_plan_day() -> None:
     found = planned()
     Draft202012Validator(VERBS["plan_fleet"].answer_schema()).validate(found)
