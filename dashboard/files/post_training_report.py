@@ -236,12 +236,13 @@ def build_post_training_report(
     reasons = "".join(
         f"<p>{escape(MODE_WORDS[mode])}: {escape(reason)}</p>" for mode, reason in answer["reasons"].items()
     )
+    document = asked.model_dump(mode="json", exclude_defaults=True)
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(describe_best(best))}; {answer['samples']:,} samples a step.</p>"
         f"{figure_strip(post_training_tiles(asked, best), answer['basis'])}{reasons}{places}{tables}"
         f"<p>Shardscape {escape(version())}, {made}.</p>"
-        f"{whole('question', asked.model_dump(mode='json', exclude_defaults=True), address, 'as plan_post_training')}"
+        f"{whole('question', document, address, 'as a question of the verb plan_post_training')}"
     )
     return page(name, body, data).encode("utf-8", "replace")
 
