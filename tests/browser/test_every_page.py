@@ -384,4 +384,5 @@ def test_code_of_a_launch_file_can_be_read(screen: Screen, axe: str | None, widt
     screen.show(width)
     screen.visit("post_training", "model=qwen3-1.7B&system=h100_80g_sxm&procs=8&post_training_mode=colocated")
     expect(screen.page.locator("[data-testid=stCode] .token.comment").first).to_be_visible(timeout=60_000)
+    assert looks(screen.page) == {}
     assert violations(screen.page, axe, ["color-contrast"]) == []
