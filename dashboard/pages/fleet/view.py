@@ -61,6 +61,8 @@ class FleetView:
     fields: Mapping[str, LinkField]
     problem: str = ""
     """Reason if the link holds no question."""
+    address: str = ""
+    """Link to the plan, for its report."""
 
 
 def read_fleet_text(text: str) -> FleetQuestion:
@@ -95,7 +97,7 @@ def parse() -> FleetView:
     page.read("stage")
     systems = [str(pool.system if isinstance(pool.system, str) else pool.system["name"]) for pool in document.pools]
     page.read("lost", options={"": "None", **{each: pool_title(each) for each in systems}})
-    return FleetView(mode, question, text, {**page.fields, **asked.fields})
+    return FleetView(mode, question, text, {**page.fields, **asked.fields}, address=share.current_link())
 
 
 def _rest() -> list[str]:
@@ -163,10 +165,9 @@ def _draw_plan(view: FleetView, question: FleetQuestion, plan: dict[str, Any]) -
             key="fleet_hours",
             help="Who holds how many GPUs of which system in which hour.",
         )
-        address = share.current_link()
         draw_download(
             "Report",
-            lambda: build_fleet_report(question, plan, address),
+            lambda: build_fleet_report(question, plan, view.address),
             "fleet.html",
             "text/html",
             key="fleet_report",

@@ -58,6 +58,8 @@ class PostTrainingView:
     """Reason if the link holds no question."""
     part: LinkField | None = None
     """Reinforcement learning, or fine-tuning."""
+    address: str = ""
+    """Link to the plan, for its report."""
     tuning: FineTuningView | None = None
     """All that the link says of fine-tuning, if that is shown."""
 
@@ -75,7 +77,7 @@ def parse() -> PostTrainingView:
         return PostTrainingView(state.theme_mode(), None, problem.fields, str(problem), part)
     except ValueError as problem:
         return PostTrainingView(state.theme_mode(), None, {}, str(problem), part)
-    return PostTrainingView(state.theme_mode(), question, fields, part=part)
+    return PostTrainingView(state.theme_mode(), question, fields, part=part, address=share.current_link())
 
 
 def render(view: PostTrainingView) -> None:
@@ -151,10 +153,9 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
         _draw_table(memory_rows(best), "post_training_memory", "Memory of a GPU by phase.")
     draw_launch_card(question, best)
     _draw_nearest(answer)
-    address = share.current_link()
     draw_download(
         "Report",
-        lambda: build_post_training_report(question, answer, title, address),
+        lambda: build_post_training_report(question, answer, title, view.address),
         "reinforcement-learning.html",
         "text/html",
         key="post_training_report",

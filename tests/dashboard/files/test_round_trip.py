@@ -270,6 +270,14 @@ COMES_BACK = {
     "pages/day/view 'day_hours'": ("engine/questions/test_doors_day", "the_day_as_csv_is_a_demand_again"),
     "pages/fleet/view 'fleet_hours'": ("dashboard/pages/test_fleet", "files_of_a_plan_come_back"),
     "pages/fleet/view 'fleet_json'": ("dashboard/pages/test_fleet", "files_of_a_plan_come_back"),
+    "pages/fleet/view 'fleet_report'": (
+        "dashboard/files/test_plan_reports",
+        "the_report_of_a_fleet_has_every_stage_and_the_fleet_again",
+    ),
+    "pages/post_training/view 'post_training_report'": (
+        "dashboard/files/test_plan_reports",
+        "the_report_of_a_step_has_its_figures_and_the_question_again",
+    ),
     "pages/post_training/view 'post_training_splits'": (
         "engine/questions/test_doors_post_training",
         "the_command_says_the_same",
