@@ -72,12 +72,15 @@ def given(key: str) -> Any:
     """Returns what was chosen with the widget of that key, which `key_for` made; for its callback.
 
     With a quick second click the browser still reports a widget that the first has replaced, which Streamlit takes for
-    a choice just made: unless it shows anything new, the answer is what holds now.
+    a choice just made: unless it shows anything new, the answer is what holds now. So it is where Streamlit has
+    forgotten the widget, since the run that drew it was interrupted.
     """
-    value = st.session_state[key]
     name, _, text = key.partition(_AGAIN)
     number = int(text or 0)
     shown = st.session_state[_SHOWN + name]
+    if key not in st.session_state:
+        return shown.value
+    value = st.session_state[key]
     if number == shown.number:  # otherwise the widget that took its place shows something else still
         st.session_state[_SHOWN + name] = replace(shown, value=value, typed=shown.typed or value != shown.value)
         return value

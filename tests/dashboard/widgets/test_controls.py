@@ -94,3 +94,10 @@ def test_order_and_rounding_are_no_other_value(
     session[key] = chosen
     given(key)
     assert (key_for("list", shown) == key) is same
+
+
+def test_a_widget_that_streamlit_has_forgotten_gives_what_holds_now(session: dict[str, Any]) -> None:
+    """The run that drew it may be interrupted before the callback of a click on it runs."""
+    key = key_for("list", "MFU")
+    assert key not in session
+    assert given(key) == "MFU"
