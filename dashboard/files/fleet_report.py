@@ -305,5 +305,5 @@ def _draw_chain(plan: Mapping[str, Any], mode: str) -> Chart:
 
 
 def _in_words(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose numbers are words of four digits, and a dash for what is not there."""
+    """Return a table as text: numbers with four digits, a dash for a missing value."""
     return table.map(lambda cell: ABSENT if pd.isna(cell) else cell if isinstance(cell, str) else plain(float(cell), 4))

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 from functools import partial
 from html import escape
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
@@ -20,10 +20,9 @@ from dashboard.files.report_parts import Figure
 from dashboard.files.run_plan_report import table_markup
 from dashboard.words.amounts import format_large
 from dashboard.words.numbers import ABSENT, percent, plain
-from engine.questions.documents.post_training import MODE_WORDS, PostTrainingQuestion
+from engine.questions.documents.post_training import MODE_WORDS, PHASE_WORDS, PostTrainingQuestion
 
 __all__ = [
-    "PHASES",
     "build_post_training_report",
     "describe_best",
     "measured_marks",
@@ -32,20 +31,6 @@ __all__ = [
     "phase_rows",
     "post_training_tiles",
 ]
-
-PHASES: Final = {
-    "rollout": "Rollout",
-    "reward": "Reward and tools",
-    "judge": "Judge",
-    "teacher": "Teacher",
-    "log_probs": "Log-probabilities",
-    "update": "Update",
-    "other": "Other",
-    "switch": "Switch",
-    "synchronisation": "Synchronisation",
-    "host": "Host, per GPU",
-}
-"""Phases on screen."""
 
 
 def describe_best(best: Mapping[str, Any]) -> str:
@@ -122,7 +107,7 @@ def _step_formula(best: Mapping[str, Any]) -> str:
 
 
 def _sum_of(seconds: Mapping[str, float]) -> str:
-    return " + ".join(f"{PHASES[name].lower()} {plain(value)} s" for name, value in seconds.items())
+    return " + ".join(f"{PHASE_WORDS[name].lower()} {plain(value)} s" for name, value in seconds.items())
 
 
 def phase_rows(best: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -134,12 +119,12 @@ def phase_rows(best: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for each in best:
         for phase in each["phases"]:
-            row = rows.setdefault(phase["name"], {"Phase": PHASES[phase["name"]]})
+            row = rows.setdefault(phase["name"], {"Phase": PHASE_WORDS[phase["name"]]})
             row[MODE_WORDS[each["mode"]]] = f"{plain(phase['seconds']['value'])} ({_between(phase['seconds'])})"
     whole = {
         MODE_WORDS[each["mode"]]: f"{plain(each['step_s']['value'])} ({_between(each['step_s'])})" for each in best
     }
-    return [*(rows[name] for name in PHASES if name in rows), {"Phase": "Step", **whole}]
+    return [*(rows[name] for name in PHASE_WORDS if name in rows), {"Phase": "Step", **whole}]
 
 
 def memory_rows(best: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -150,7 +135,7 @@ def memory_rows(best: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     return [
         {
-            "Phase": PHASES[row["phase"]],
+            "Phase": PHASE_WORDS[row["phase"]],
             "Needs, GiB": f"{row['gib']:,.1f}",
             "Has, GiB": f"{row['has']:,.1f}",
             "Parts, GiB": ", ".join(f"{name} {value:,.1f}" for name, value in row["parts"].items()),
@@ -252,4 +237,4 @@ def _draw_splits(answer: Mapping[str, Any], mode: str) -> Chart:
 
 
 def _draw_pools(best: Mapping[str, Any], mode: str) -> Chart:
-    return pools_over_time(best, PHASES, mode=mode)
+    return pools_over_time(best, PHASE_WORDS, mode=mode)

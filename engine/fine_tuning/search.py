@@ -305,7 +305,7 @@ def _leanest(goal: FineTuningGoal, method: str, cancel: Callable[[], bool]) -> i
 
 
 def _least_need(scenario: Scenario) -> float | None:
-    """Return the least memory with which an execution would fit [GiB]; None where memory is not what is missing."""
+    """Return the least memory that any execution needs [GiB]; None if no layout suits model and batch."""
     needs = least_memory(scenario.space)["need"]
     return None if needs.empty else float(needs.min()) / GIB
 

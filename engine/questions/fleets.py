@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -292,6 +293,7 @@ def read_fleet(asked: FleetQuestion, context: Context) -> tuple[FleetProblem, di
     hours = _count_hours(asked)
     pools = tuple(_read_pool(pool, system, asked) for pool, system in zip(asked.pools, systems, strict=True))
     titles: set[str] = set()
+    _refuse_ambiguous_order(asked)
     jobs = [_read_job(job, asked, names, titles) for job in asked.jobs]
     services = [_read_service(service, names, titles, hours) for service in asked.services]
     problem = FleetProblem(pools, tuple(jobs), tuple(services), hours, asked.objective)
@@ -418,6 +420,16 @@ def _read_pool(pool: FleetPoolDocument, system: System, asked: FleetQuestion) ->
         )
     price = pool.usd_per_h if pool.usd_per_h is not None else inputs.usd_middle
     return GpuPool(system.name, pool.num_procs, node, spares * node, math.nan if price is None else price)
+
+
+def _refuse_ambiguous_order(asked: FleetQuestion) -> None:
+    """Raise `QuestionError` for a job to wait for whose name several jobs have."""
+    counts = Counter(job.name or found_model(job.model).name for job in asked.jobs)
+    for each in (*asked.jobs, *asked.services):
+        if each.after is not None and counts[each.after] > 1:
+            raise QuestionError(
+                f"`after` names {shown(each.after)}, and {counts[each.after]:,} jobs have that name; give each its own."
+            )
 
 
 def _read_job(job: FleetJobDocument, asked: FleetQuestion, pools: list[str], titles: set[str]) -> FleetJob:

@@ -14,7 +14,6 @@ from dashboard.charts.plans.post_training import step_by_split
 from dashboard.charts.plans.post_training_pools import pools_over_time
 from dashboard.charts.plans.response_lengths import lengths_with_tail
 from dashboard.files.post_training_report import (
-    PHASES,
     build_post_training_report,
     describe_best,
     measured_marks,
@@ -41,7 +40,7 @@ from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT
 from engine.post_training.lengths import LengthLaw
-from engine.questions.documents.post_training import MODE_WORDS, PostTrainingQuestion
+from engine.questions.documents.post_training import MODE_WORDS, PHASE_WORDS, PostTrainingQuestion
 
 __all__ = ["PostTrainingView", "parse", "render"]
 
@@ -133,7 +132,7 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
     wide, narrow = st.columns((2, 1), gap="medium")
     with wide, st.container(border=True, gap="xsmall"):
         st.html(markup.head("One step", f"{MODE_WORDS[best['mode']]}; idle time is hatched"))
-        show(pools_over_time(best, PHASES, mode=view.mode), "post_training_pools")
+        show(pools_over_time(best, PHASE_WORDS, mode=view.mode), "post_training_pools")
     with narrow, st.container(border=True, gap="xsmall"):
         st.html(markup.head("Response lengths", "share that still runs after so many tokens"))
         said = question.response
@@ -149,7 +148,7 @@ def _draw_answer(view: PostTrainingView, question: PostTrainingQuestion, answer:
         st.html(markup.head("Phases", "seconds of a step, from low to high"))
         _draw_table(phase_rows(answer["best"]), "post_training_phases", "Phases of a step by mode.")
     with right, st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Memory", f"{MODE_WORDS[best['mode']]}; {PHASES[best['binds']].lower()} binds"))
+        st.html(markup.head("Memory", f"{MODE_WORDS[best['mode']]}; {PHASE_WORDS[best['binds']].lower()} binds"))
         _draw_table(memory_rows(best), "post_training_memory", "Memory of a GPU by phase.")
     draw_launch_card(question, best)
     _draw_nearest(answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv as csv_module
 import io
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from engine.cli.progress import ProgressReport
 from engine.cli.question_options import UnfinishedQuestion, asks, build_question, name_options
 from engine.questions.documents.post_training import (
     MODE_WORDS,
+    PHASE_WORDS,
     JudgeChoices,
     PostTrainingQuestion,
     ResponseLengths,
@@ -26,19 +27,6 @@ from engine.questions.documents.post_training_launch import FRAMEWORKS
 from engine.questions.errors import QuestionError
 
 __all__ = ["plan_reinforcement", "print_answer", "read_response", "read_split"]
-
-PHASE_WORDS: Final = {
-    "rollout": "Rollout",
-    "reward": "Reward and tools",
-    "judge": "Judge",
-    "teacher": "Teacher",
-    "log_probs": "Log-probabilities",
-    "update": "Update",
-    "other": "Other",
-    "switch": "Switch",
-    "synchronisation": "Synchronisation",
-    "host": "Host, per GPU",
-}
 
 
 def read_response(text: str) -> ResponseLengths:

@@ -47,7 +47,12 @@ class RunSettings(LaunchSettings):
 
     def _value(self, name: str) -> Any:
         value = super()._value(name)
-        return self.defaults.get(name) if value is None and name not in self.given else value
+        if value is not None or name in self.given:
+            return value
+        below = next((key for key in self.given if key.startswith(f"{name}.")), None)
+        if below is not None and name in self.defaults:  # a group where one value belongs: not the default
+            return UnknownValue(f"{below} instead of {name}")
+        return self.defaults.get(name)
 
 
 class LayoutArguments(Arguments):

@@ -13,6 +13,7 @@ from models.documents import Accepts, Number, Whole
 
 __all__ = [
     "MODE_WORDS",
+    "PHASE_WORDS",
     "JudgeChoices",
     "PostTrainingQuestion",
     "ResponseLengths",
@@ -28,6 +29,19 @@ MODE_WORDS: Final = {
     "asynchronous": "Asynchronous",
 }
 """Modes on screen."""
+PHASE_WORDS: Final = {
+    "rollout": "Rollout",
+    "reward": "Reward and tools",
+    "judge": "Judge",
+    "teacher": "Teacher",
+    "log_probs": "Log-probabilities",
+    "update": "Update",
+    "other": "Other",
+    "switch": "Switch",
+    "synchronisation": "Synchronisation",
+    "host": "Host, per GPU",
+}
+"""Phases of a step, and the host's memory, in words."""
 METHOD_WORDS: Final = {"grpo": "GRPO", "dapo": "DAPO", "ppo": "PPO"}
 SYNCHRONISATION_WORDS: Final = {
     "plain": "Tensor by tensor",

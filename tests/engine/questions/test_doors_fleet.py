@@ -146,6 +146,10 @@ def test_reinforcement_learning_and_adapters_have_the_figures_of_their_questions
             {"jobs": [{**JOB, "name": each, "tokens": 1e9, "after": other} for each, other in ("ab", "ba")]},
             "Jobs wait in a circle: a after b after a",
         ),
+        (
+            {"jobs": [{**JOB, "tokens": 1e9}, {**JOB, "tokens": 2e9}, {**JOB, "name": "then", "after": MODEL}]},
+            "and 2 jobs have that name",
+        ),
         ({"services": [{**SERVICE, "peak_rate": 9.0, "after": "llama-3-8B"}], "jobs": [JOB]}, "never ends"),
         ({"pools": [OWN_POOL], "objective": "usd"}, "has no recorded price; give usd_per_h"),
         ({"services": [SERVICE]}, "give either `demand` or `peak_rate`"),

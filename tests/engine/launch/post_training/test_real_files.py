@@ -733,3 +733,13 @@ def test_references_within_a_configuration_are_put_in() -> None:
 def test_files_that_cannot_be_say_so_in_a_sentence(text: str, name: str, told: str) -> None:
     with pytest.raises(LaunchError, match=told):
         read_run_text(text, name)
+
+
+def test_a_group_where_a_value_belongs_is_no_default() -> None:
+    """The framework would refuse it: nothing may stand in for what the file tried to say."""
+    recipe = NEMO_RECIPES[0]
+    name, text = text_of(recipe)
+    files = {parent: nested(facts) for parent, facts in recipe.parents.items()}
+    assert read_run_text(text, name, files=files).settings["model"]
+    broken = nested({**recipe.facts, "policy.model_name": {"a": 1}})
+    assert "model" not in read_run_text(broken, name, files=files).settings
