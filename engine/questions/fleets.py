@@ -425,10 +425,11 @@ def _read_pool(pool: FleetPoolDocument, system: System, asked: FleetQuestion) ->
 def _refuse_ambiguous_order(asked: FleetQuestion) -> None:
     """Raise `QuestionError` for a job to wait for whose name several jobs have."""
     counts = Counter(job.name or found_model(job.model).name for job in asked.jobs)
-    for each in (*asked.jobs, *asked.services):
-        if each.after is not None and counts[each.after] > 1:
+    waited_for = [*(job.after for job in asked.jobs), *(service.after for service in asked.services)]
+    for name in waited_for:
+        if name is not None and counts[name] > 1:
             raise QuestionError(
-                f"`after` names {shown(each.after)}, and {counts[each.after]:,} jobs have that name; give each its own."
+                f"`after` names {shown(name)}, and {counts[name]:,} jobs have that name; give each its own."
             )
 
 
